@@ -1,0 +1,44 @@
+# One library per layer. `sw_add_layer(name DEPENDS ...)` compiles every *.cc
+# of the calling folder (and the listed sub-folders), keeps *_test.cc for the
+# layer's test program, and links exactly the layers named: an include that is
+# not declared here fails to link and `tools/check_layers.py` names it.
+add_library(sw_options INTERFACE)
+target_compile_features(sw_options INTERFACE cxx_std_20)
+target_include_directories(sw_options INTERFACE ${CMAKE_SOURCE_DIR}/src)
+if(SW_DEVELOPER_MODE)
+  target_compile_options(sw_options INTERFACE -Wall -Wextra -Wshadow -Werror)
+endif()
+if(SW_SANITIZE)
+  target_compile_options(sw_options INTERFACE -fsanitize=address,undefined
+                                              -fno-sanitize-recover=all -g)
+  target_link_options(sw_options INTERFACE -fsanitize=address,undefined)
+endif()
+
+function(sw_add_layer name)
+  cmake_parse_arguments(LAYER "" "" "DEPENDS;FOLDERS" ${ARGN})
+  set(patterns *.cc)
+  foreach(folder IN LISTS LAYER_FOLDERS)
+    list(APPEND patterns ${folder}/*.cc)
+  endforeach()
+  file(GLOB sources CONFIGURE_DEPENDS ${patterns})
+  set(tests ${sources})
+  list(FILTER tests INCLUDE REGEX "_test\\.cc$")
+  list(FILTER sources EXCLUDE REGEX "_test\\.cc$")
+  list(TRANSFORM LAYER_DEPENDS PREPEND sw_)
+  if(NOT sources)
+    return() # a room with nothing in it yet
+  endif()
+  add_library(sw_${name} STATIC ${sources})
+  target_link_libraries(sw_${name} PUBLIC sw_options ${LAYER_DEPENDS} fmt::fmt
+                                          nlohmann_json::nlohmann_json
+                                          tl::expected Threads::Threads)
+  if(SW_DEVELOPER_MODE AND tests)
+    add_executable(${name}_test ${tests})
+    target_link_libraries(${name}_test PRIVATE sw_${name} GTest::gmock
+                                               GTest::gtest_main)
+    target_compile_definitions(${name}_test
+                               PRIVATE SW_SOURCE_DIR="${CMAKE_SOURCE_DIR}")
+    gtest_discover_tests(${name}_test TEST_PREFIX "${name}." DISCOVERY_TIMEOUT
+                         60)
+  endif()
+endfunction()

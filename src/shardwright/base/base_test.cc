@@ -1,0 +1,62 @@
+#include <gtest/gtest.h>
+
+#include <cstdio>
+#include <string>
+
+#include "shardwright/base/check.h"
+#include "shardwright/base/json.h"
+#include "shardwright/base/units.h"
+
+namespace shardwright {
+namespace {
+
+TEST(Units, ParseBytes) {
+  EXPECT_EQ(parse_bytes("70GiB").value, 70LL << 30);
+  EXPECT_EQ(parse_bytes("1.5 kb").value, 1500);
+  EXPECT_EQ(parse_bytes("12").value, 12);
+  EXPECT_EQ(parse_bytes("12 parsecs").value, -1);
+  EXPECT_EQ(parse_bytes("-1").value, -1);
+  EXPECT_EQ(parse_bytes("nan").value, -1);
+}
+
+TEST(Units, Human) {
+  EXPECT_EQ(human(Bytes(312)), "312 B");
+  EXPECT_EQ(human(Bytes(3LL << 29)), "1.50 GiB");
+  EXPECT_EQ(human(Seconds(0.00123)), "1.230 ms");
+}
+
+TEST(Sha256, KnownVectors) {
+  EXPECT_EQ(sha256_hex(""),
+            "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855");
+  EXPECT_EQ(sha256_hex("abc"),
+            "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad");
+}
+
+TEST(Json, ErrorsNameTheKey) {
+  const Json object = Json::parse(R"({"size": "four"})");
+  const auto missing = get_int(object, "count", "mesh");
+  ASSERT_FALSE(missing.has_value());
+  EXPECT_NE(missing.error().message.find("'count' is missing"),
+            std::string::npos);
+  const auto wrong = get_int(object, "size", "mesh");
+  ASSERT_FALSE(wrong.has_value());
+  EXPECT_NE(wrong.error().message.find("whole number"), std::string::npos);
+  EXPECT_FALSE(parse_json("{\"a\": ", "plan").has_value());
+}
+
+TEST(Json, FilesRoundTrip) {
+  const std::string path = testing::TempDir() + "sw_base_test.json";
+  ASSERT_TRUE(write_text_file(path, "{\"b\": 1, \"a\": 2}").has_value());
+  const auto read = read_json_file(path);
+  ASSERT_TRUE(read.has_value());
+  EXPECT_EQ(read->dump(), "{\"b\":1,\"a\":2}");
+  std::remove(path.c_str());
+  EXPECT_EQ(read_json_file(path).error().code, ErrorCode::kIoError);
+}
+
+TEST(Check, ThrowsInternalError) {
+  EXPECT_THROW(SW_CHECK(1 == 2, "arithmetic"), InternalError);
+}
+
+}  // namespace
+}  // namespace shardwright

@@ -1,0 +1,47 @@
+// The one place that names the JSON library, with the reading helpers every
+// layer uses: each failure says which key of which file was wrong.
+#pragma once
+
+#include <cstdint>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "shardwright/base/result.h"
+
+namespace shardwright {
+
+// Ordered, so that the same value always prints the same bytes.
+using Json = nlohmann::ordered_json;
+
+// Parses text; `what` names it in the error ("plan file p.json").
+Result<Json> parse_json(const std::string& text, const std::string& what);
+// Reads and parses a file. Errors: kIoError, kParseError.
+Result<Json> read_json_file(const std::string& path);
+Result<std::string> read_text_file(const std::string& path);
+// Writes beside the target and renames, so that a reader never sees half a
+// file.
+Result<bool> write_text_file(const std::string& path, const std::string& text);
+
+// Typed access: kParseError naming `where` and the key when it is missing or
+// of another type.
+Result<std::int64_t> get_int(const Json& object, const char* key,
+                             const std::string& where);
+Result<double> get_double(const Json& object, const char* key,
+                          const std::string& where);
+Result<std::string> get_string(const Json& object, const char* key,
+                               const std::string& where);
+Result<bool> get_bool(const Json& object, const char* key,
+                      const std::string& where);
+// The member itself, required to be an array / object.
+Result<const Json*> get_array(const Json& object, const char* key,
+                              const std::string& where);
+Result<const Json*> get_object(const Json& object, const char* key,
+                               const std::string& where);
+Result<std::vector<std::int64_t>> get_ints(const Json& object, const char* key,
+                                           const std::string& where);
+
+// SHA-256 of the text, in hexadecimal: graph and plan hashes.
+std::string sha256_hex(const std::string& text);
+
+}  // namespace shardwright
