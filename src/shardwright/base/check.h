@@ -13,16 +13,17 @@ class InternalError : public std::logic_error {
 };
 
 namespace internal {
-[[noreturn]] void check_failed(const char* file, int line, const char* condition,
+[[noreturn]] void check_failed(const char* file, int line,
+                               const char* condition,
                                const std::string& detail);
 }  // namespace internal
 
 }  // namespace shardwright
 
-#define SW_CHECK(condition, detail)                                       \
-  do {                                                                    \
-    if (!(condition)) {                                                   \
-      ::shardwright::internal::check_failed(__FILE__, __LINE__,           \
-                                            #condition, (detail));        \
-    }                                                                     \
+#define SW_CHECK(condition, detail)                                         \
+  do {                                                                      \
+    if (!(condition)) {                                                     \
+      ::shardwright::internal::check_failed(__FILE__, __LINE__, #condition, \
+                                            (detail));                      \
+    }                                                                       \
   } while (false)

@@ -64,8 +64,8 @@ Result<std::string> read_text_file(const std::string& path) {
   std::ostringstream out;
   out << in.rdbuf();
   if (in.bad()) {
-    return make_error(ErrorCode::kIoError, fmt::format("[io] cannot read {}",
-                                                       path));
+    return make_error(ErrorCode::kIoError,
+                      fmt::format("[io] cannot read {}", path));
   }
   return out.str();
 }

@@ -51,6 +51,6 @@ inline tl::unexpected<Error> make_error(ErrorCode code, std::string message) {
   decl = std::move(*tmp)
 #define SW_ASSIGN_OR_RETURN(decl, expr) \
   SW_ASSIGN_OR_RETURN_IMPL(SW_CONCAT(sw_result_, __LINE__), decl, expr)
-#define SW_RETURN_IF_ERROR(expr)                                  \
-  if (auto sw_status = (expr); !sw_status)                        \
+#define SW_RETURN_IF_ERROR(expr)           \
+  if (auto sw_status = (expr); !sw_status) \
   return tl::unexpected(sw_status.error())

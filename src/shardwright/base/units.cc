@@ -32,12 +32,18 @@ std::string human(Seconds seconds) {
 
 Bytes parse_bytes(const std::string& text) {
   static const std::map<std::string, double> kUnits = {
-      {"", 1},       {"b", 1},
-      {"kb", 1e3},   {"kib", 1024.0},
-      {"mb", 1e6},   {"mib", 1024.0 * 1024},
-      {"gb", 1e9},   {"gib", 1024.0 * 1024 * 1024},
-      {"tb", 1e12},  {"tib", 1024.0 * 1024 * 1024 * 1024},
-      {"k", 1024.0}, {"m", 1024.0 * 1024},
+      {"", 1},
+      {"b", 1},
+      {"kb", 1e3},
+      {"kib", 1024.0},
+      {"mb", 1e6},
+      {"mib", 1024.0 * 1024},
+      {"gb", 1e9},
+      {"gib", 1024.0 * 1024 * 1024},
+      {"tb", 1e12},
+      {"tib", 1024.0 * 1024 * 1024 * 1024},
+      {"k", 1024.0},
+      {"m", 1024.0 * 1024},
       {"g", 1024.0 * 1024 * 1024}};
   char* end = nullptr;
   const double number = std::strtod(text.c_str(), &end);

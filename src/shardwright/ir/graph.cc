@@ -15,8 +15,8 @@ Result<bool> verify_value(const Graph& graph, std::size_t index) {
   const Value& value = graph.values[index];
   for (const std::int64_t size : value.shape) {
     if (size < 0) {
-      return invalid(fmt::format("value '{}' has a negative size {}",
-                                 value.name, size));
+      return invalid(
+          fmt::format("value '{}' has a negative size {}", value.name, size));
     }
   }
   if ((value.kind == ValueKind::kActivation) != value.producer.valid()) {
@@ -155,8 +155,8 @@ std::string graph_to_text(const Graph& graph) {
     return fmt::format("{}:{}[{}]", value.name, to_string(value.dtype),
                        fmt::join(value.shape, ","));
   };
-  std::string out = fmt::format("graph {} ({} ops)\n", graph.name,
-                                graph.ops.size());
+  std::string out =
+      fmt::format("graph {} ({} ops)\n", graph.name, graph.ops.size());
   for (const Op& op : graph.ops) {
     std::vector<std::string> results;
     for (const ValueId id : op.results) results.push_back(type(id));

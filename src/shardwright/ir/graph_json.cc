@@ -25,9 +25,9 @@ Result<std::vector<std::string>> strings(const Json& object, const char* key,
   SW_ASSIGN_OR_RETURN(const Json* list, get_array(object, key, where));
   for (const Json& item : *list) {
     if (!item.is_string()) {
-      return make_error(ErrorCode::kParseError,
-                        fmt::format("[ir] {}: '{}' must hold texts", where,
-                                    key));
+      return make_error(
+          ErrorCode::kParseError,
+          fmt::format("[ir] {}: '{}' must hold texts", where, key));
     }
     out.push_back(item.get<std::string>());
   }
@@ -150,9 +150,12 @@ Json op_to_json(const Op& op, bool with_record) {
 }
 
 Json header(const Graph& graph) {
-  return {{"schema", "shardwright.graph"}, {"version", kVersion},
-          {"name", graph.name},            {"torch", graph.torch_version},
-          {"device", graph.device},        {"values", Json::array()},
+  return {{"schema", "shardwright.graph"},
+          {"version", kVersion},
+          {"name", graph.name},
+          {"torch", graph.torch_version},
+          {"device", graph.device},
+          {"values", Json::array()},
           {"ops", Json::array()}};
 }
 
@@ -166,9 +169,9 @@ Result<Graph> graph_from_json(const Json& json) {
   SW_ASSIGN_OR_RETURN(graph.device, get_string(json, "device", "graph"));
   SW_ASSIGN_OR_RETURN(const Json* values, get_array(json, "values", "graph"));
   for (std::size_t i = 0; i < values->size(); ++i) {
-    SW_ASSIGN_OR_RETURN(Value value,
-                        value_from_json((*values)[i],
-                                        fmt::format("graph.values[{}]", i)));
+    SW_ASSIGN_OR_RETURN(
+        Value value,
+        value_from_json((*values)[i], fmt::format("graph.values[{}]", i)));
     graph.values.push_back(std::move(value));
   }
   SW_ASSIGN_OR_RETURN(const Json* ops, get_array(json, "ops", "graph"));

@@ -53,14 +53,13 @@ inline Graph testing_mlp(std::int64_t batch, std::int64_t width,
                          std::int64_t hidden) {
   Graph graph;
   graph.name = "mlp";
-  const ValueId w1 = add_source(graph, ValueKind::kParameter, "up.weight",
-                                {hidden, width});
-  const ValueId w2 = add_source(graph, ValueKind::kParameter, "down.weight",
-                                {width, hidden});
-  const ValueId x =
-      add_source(graph, ValueKind::kInput, "x", {batch, width});
-  const ValueId h = add_op(graph, "up:linear:0", "aten.linear.default",
-                           {x, w1}, {"input", "weight"}, {batch, hidden});
+  const ValueId w1 =
+      add_source(graph, ValueKind::kParameter, "up.weight", {hidden, width});
+  const ValueId w2 =
+      add_source(graph, ValueKind::kParameter, "down.weight", {width, hidden});
+  const ValueId x = add_source(graph, ValueKind::kInput, "x", {batch, width});
+  const ValueId h = add_op(graph, "up:linear:0", "aten.linear.default", {x, w1},
+                           {"input", "weight"}, {batch, hidden});
   const ValueId r = add_op(graph, "act:relu:0", "aten.relu.default", {h},
                            {"self"}, {batch, hidden});
   const ValueId y = add_op(graph, "down:linear:0", "aten.linear.default",

@@ -1,0 +1,201 @@
+#include "shardwright/cost/record.h"
+
+#include <fmt/format.h>
+
+#include <charconv>
+
+#include "shardwright/base/check.h"
+
+namespace shardwright::cost {
+namespace {
+
+tl::unexpected<Error> damaged(const std::string& where, std::string text) {
+  return make_error(
+      ErrorCode::kInvalidGraph,
+      fmt::format("[cost] {}: {}. Try: profile the model again.", where, text));
+}
+
+Result<Expr> expr_from_json(const Json& json, const std::string& where) {
+  Expr expr;
+  SW_ASSIGN_OR_RETURN(expr.coefficient, get_double(json, "c", where));
+  if (!(expr.coefficient >= 0)) return damaged(where, "a negative size");
+  SW_ASSIGN_OR_RETURN(const std::vector<std::int64_t> factors,
+                      get_ints(json, "f", where));
+  expr.factors.assign(factors.begin(), factors.end());
+  return expr;
+}
+
+Result<Handle> handle_from_json(const Json& json, const std::string& where) {
+  Handle handle;
+  if (json.is_null()) return handle;
+  if (!json.is_string()) return damaged(where, "a handle is not a text");
+  const std::string text = json.get<std::string>();
+  if (text.size() < 2) return damaged(where, "bad handle '" + text + "'");
+  switch (text[0]) {
+    case 'n':
+      handle.kind = Handle::Kind::kNew;
+      break;
+    case 'i':
+      handle.kind = Handle::Kind::kOperand;
+      break;
+    case 'g':
+      handle.kind = Handle::Kind::kGradient;
+      break;
+    default:
+      return damaged(where, "bad handle '" + text + "'");
+  }
+  const char* end = text.data() + text.size();
+  const auto parsed = std::from_chars(text.data() + 1, end, handle.index);
+  if (parsed.ec != std::errc() || parsed.ptr != end) {
+    return damaged(where, "bad handle '" + text + "'");
+  }
+  return handle;
+}
+
+Result<std::vector<Handle>> handles(const Json& json, const char* key,
+                                    const std::string& where) {
+  SW_ASSIGN_OR_RETURN(const Json* list, get_array(json, key, where));
+  std::vector<Handle> out;
+  for (const Json& item : *list) {
+    SW_ASSIGN_OR_RETURN(const Handle handle, handle_from_json(item, where));
+    out.push_back(handle);
+  }
+  return out;
+}
+
+Result<Event> event_from_json(const Json& json, const std::string& where) {
+  if (!json.is_array() || json.size() != 2 || !json[0].is_string()) {
+    return damaged(where, "bad event");
+  }
+  static const std::map<std::string, Event::Kind> kKinds = {
+      {"alloc", Event::Kind::kAlloc},
+      {"free", Event::Kind::kFree},
+      {"release", Event::Kind::kRelease},
+      {"drop_grad", Event::Kind::kDropGrad},
+      {"transient", Event::Kind::kTransient}};
+  const auto kind = kKinds.find(json[0].get<std::string>());
+  if (kind == kKinds.end()) return damaged(where, "unknown event");
+  Event event;
+  event.kind = kind->second;
+  if (event.kind == Event::Kind::kTransient) {
+    SW_ASSIGN_OR_RETURN(event.bytes, expr_from_json(json[1], where));
+    return event;
+  }
+  if (!json[1].is_number_integer()) return damaged(where, "bad event index");
+  event.index = json[1].get<std::int32_t>();
+  return event;
+}
+
+Result<std::vector<Event>> events(const Json& json, const char* key,
+                                  const std::string& where) {
+  SW_ASSIGN_OR_RETURN(const Json* list, get_array(json, key, where));
+  std::vector<Event> out;
+  for (const Json& item : *list) {
+    SW_ASSIGN_OR_RETURN(Event event, event_from_json(item, where));
+    out.push_back(std::move(event));
+  }
+  return out;
+}
+
+Result<std::vector<Kernel>> kernels(const Json& json, const char* key,
+                                    const std::string& where) {
+  SW_ASSIGN_OR_RETURN(const Json* list, get_array(json, key, where));
+  std::vector<Kernel> out;
+  for (const Json& item : *list) {
+    Kernel kernel;
+    SW_ASSIGN_OR_RETURN(kernel.name, get_string(item, "name", where));
+    SW_ASSIGN_OR_RETURN(kernel.kernel_class, get_string(item, "class", where));
+    for (const auto& [name, expr] : {std::pair{"flops", &kernel.flops},
+                                     {"read", &kernel.bytes_read},
+                                     {"write", &kernel.bytes_written}}) {
+      SW_ASSIGN_OR_RETURN(const Json* member, get_object(item, name, where));
+      SW_ASSIGN_OR_RETURN(*expr, expr_from_json(*member, where));
+    }
+    out.push_back(std::move(kernel));
+  }
+  return out;
+}
+
+Result<bool> check_handle(const Record& record, const Handle& handle,
+                          const std::string& where) {
+  if (handle.kind == Handle::Kind::kNew &&
+      (handle.index < 0 ||
+       static_cast<std::size_t>(handle.index) >= record.sizes.size())) {
+    return damaged(where, fmt::format("storage n{} of {}", handle.index,
+                                      record.sizes.size()));
+  }
+  return true;
+}
+
+Result<bool> check_record(const Record& record, const std::string& where) {
+  for (const auto* list : {&record.results, &record.saved, &record.gradients}) {
+    for (const Handle& handle : *list) {
+      SW_RETURN_IF_ERROR(check_handle(record, handle, where));
+    }
+  }
+  for (const auto* program : {&record.forward, &record.backward}) {
+    for (const Event& event : *program) {
+      std::size_t count = record.sizes.size();
+      if (event.kind == Event::Kind::kTransient) continue;
+      if (event.kind == Event::Kind::kRelease) count = record.saved.size();
+      if (event.kind == Event::Kind::kDropGrad) count = record.results.size();
+      if (event.index < 0 || static_cast<std::size_t>(event.index) >= count) {
+        return damaged(where, "an event names a storage that is not there");
+      }
+    }
+  }
+  return true;
+}
+
+}  // namespace
+
+double Expr::value(const std::vector<std::int64_t>& sizes) const {
+  double product = coefficient;
+  for (const std::int32_t factor : factors) {
+    SW_CHECK(factor >= 0 && static_cast<std::size_t>(factor) < sizes.size(),
+             fmt::format("factor {} of {}", factor, sizes.size()));
+    product *= static_cast<double>(sizes[static_cast<std::size_t>(factor)]);
+  }
+  return product;
+}
+
+const Record* Record::of_variant(const std::string& variant) const {
+  if (variant.empty()) return this;
+  const auto found = variants.find(variant);
+  return found == variants.end() ? nullptr : &found->second;
+}
+
+Result<Record> record_from_json(const Json& json, const std::string& where) {
+  Record record;
+  SW_ASSIGN_OR_RETURN(const Json* sizes, get_array(json, "sizes", where));
+  for (const Json& item : *sizes) {
+    SW_ASSIGN_OR_RETURN(Expr expr, expr_from_json(item, where));
+    record.sizes.push_back(std::move(expr));
+  }
+  SW_ASSIGN_OR_RETURN(record.results, handles(json, "results", where));
+  SW_ASSIGN_OR_RETURN(record.saved, handles(json, "saved", where));
+  SW_ASSIGN_OR_RETURN(record.forward, events(json, "forward", where));
+  SW_ASSIGN_OR_RETURN(record.backward, events(json, "backward", where));
+  SW_ASSIGN_OR_RETURN(record.gradients, handles(json, "gradients", where));
+  SW_ASSIGN_OR_RETURN(record.kernels_forward,
+                      kernels(json, "kernels_forward", where));
+  SW_ASSIGN_OR_RETURN(record.kernels_backward,
+                      kernels(json, "kernels_backward", where));
+  if (json.contains("scalable")) {
+    SW_ASSIGN_OR_RETURN(record.scalable, get_bool(json, "scalable", where));
+  }
+  if (json.contains("variants")) {
+    SW_ASSIGN_OR_RETURN(const Json* variants,
+                        get_object(json, "variants", where));
+    for (const auto& [name, item] : variants->items()) {
+      SW_ASSIGN_OR_RETURN(
+          Record variant,
+          record_from_json(item, fmt::format("{} variant {}", where, name)));
+      record.variants.emplace(name, std::move(variant));
+    }
+  }
+  SW_RETURN_IF_ERROR(check_record(record, where));
+  return record;
+}
+
+}  // namespace shardwright::cost

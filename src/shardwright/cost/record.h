@@ -1,0 +1,78 @@
+// Profile record of an op: which storages it makes, what autograd keeps, and
+// the order in which its forward and backward allocate and release them.
+//
+// Every number is an expression over the factors of the op's sharding rule and
+// is evaluated at local sizes; a record is never scaled by 1/n (statistics,
+// saved operands and halos do not scale so). Identity is the *storage*: two
+// tensors that share one are one handle.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "shardwright/base/json.h"
+#include "shardwright/base/result.h"
+
+namespace shardwright::cost {
+
+// coefficient * product of local factor sizes (a factor may repeat).
+struct Expr {
+  double coefficient = 0;
+  std::vector<std::int32_t> factors;
+
+  // Error-free: factors out of range are a bug of the caller (checked).
+  [[nodiscard]] double value(const std::vector<std::int64_t>& sizes) const;
+};
+
+// A storage seen by an op: its k-th new one, operand k's, or that of the
+// gradient of result k.
+struct Handle {
+  enum class Kind : std::uint8_t { kNone, kNew, kOperand, kGradient };
+  Kind kind = Kind::kNone;
+  std::int32_t index = -1;
+
+  auto operator<=>(const Handle&) const = default;
+};
+
+struct Event {
+  enum class Kind : std::uint8_t {
+    kAlloc,      // new storage `index`
+    kFree,       // the op itself drops new storage `index`
+    kRelease,    // autograd drops saved tensor `index`
+    kDropGrad,   // the incoming gradient of result `index` is dropped
+    kTransient,  // `bytes` alive only inside this moment
+  };
+  Kind kind = Kind::kAlloc;
+  std::int32_t index = -1;
+  Expr bytes;  // kTransient only
+};
+
+struct Kernel {
+  std::string name;
+  std::string kernel_class;  // gemm, attention, conv, elementwise, ...
+  Expr flops;
+  Expr bytes_read;
+  Expr bytes_written;
+};
+
+struct Record {
+  std::vector<Expr> sizes;  // bytes of each new storage
+  std::vector<Handle> results;
+  std::vector<Handle> saved;
+  std::vector<Event> forward;
+  std::vector<Event> backward;
+  std::vector<Handle> gradients;  // per operand; kNone: no gradient
+  std::vector<Kernel> kernels_forward;
+  std::vector<Kernel> kernels_backward;
+  bool scalable = true;
+  std::map<std::string, Record> variants;  // special implementations
+
+  // The record of a variant, or this one when `variant` is empty.
+  [[nodiscard]] const Record* of_variant(const std::string& variant) const;
+};
+
+Result<Record> record_from_json(const Json& json, const std::string& where);
+
+}  // namespace shardwright::cost
