@@ -1,0 +1,278 @@
+// Branch and bound. A node of the tree forbids some choices; its bound comes
+// from a few rounds of prices that start at the parent's. The mixture of plans
+// at the optimum of the relaxation says where the relaxation cheats: a problem
+// node that is half "small and slow", half "large and fast". Its choices are
+// split at the mean of their price-weighted bytes, so that the mixture is cut
+// off on both sides and both sides lose about half of the cheating.
+//
+// The open node with the lowest bound goes first (ties: the older one), so the
+// proven bound rises all the time. A node is dropped when its bound reaches
+// the cutoff: the best value less the gap that was asked for.
+#include "shardwright/solver/branch.h"
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <set>
+
+namespace shardwright::solver::internal {
+namespace {
+
+constexpr int kRootRounds = 80;
+constexpr int kNodeRounds = 12;
+// Recombination costs about as much as some eliminations: not at every node.
+constexpr std::int64_t kNodesPerRecombination = 8;
+
+struct OpenNode {
+  std::int64_t bound = 0;
+  std::vector<std::int32_t> forbidden;  // flat choices, on top of the root's
+  Relaxation::Prices prices;
+  std::vector<Relaxation::Weighted> mixture;
+};
+
+struct Split {
+  std::int32_t node = -1;
+  std::vector<std::int32_t> left;  // flat choices
+  std::vector<std::int32_t> right;
+};
+
+Allowed allowed_in(const Allowed& root, const OpenNode& node) {
+  Allowed out = root;
+  for (const std::int32_t flat : node.forbidden) out[flat] = 0;
+  return out;
+}
+
+// Splits the allowed choices of a node: weight up to `at` and above it.
+Split split_by_weight(const FlatIndex& index, const Allowed& allowed,
+                      std::int32_t node, const std::vector<double>& weight,
+                      double at) {
+  Split split;
+  split.node = node;
+  for (std::int32_t f = index.first[node]; f < index.first[node + 1]; ++f) {
+    if (allowed[f]) (weight[f] <= at ? split.left : split.right).push_back(f);
+  }
+  return split;
+}
+
+Split split_off(const FlatIndex& index, const Allowed& allowed,
+                std::int32_t node, std::int32_t flat) {
+  Split split;
+  split.node = node;
+  for (std::int32_t f = index.first[node]; f < index.first[node + 1]; ++f) {
+    if (allowed[f]) (f == flat ? split.left : split.right).push_back(f);
+  }
+  return split;
+}
+
+// The node whose mixture varies most in weight; failing that one whose mixture
+// has several choices; failing that one with choices left.
+Split choose_split(const Relaxation& relaxation, const OpenNode& open,
+                   const Allowed& allowed) {
+  const FlatIndex& index = relaxation.index();
+  const std::vector<double> weight = relaxation.weights(open.prices);
+  std::int32_t best = -1;
+  double best_variance = 0;
+  double best_mean = 0;
+  std::int32_t mixed = -1;
+  std::int32_t mixed_flat = -1;
+  double most_even = 0;
+  std::int32_t any = -1;
+  for (std::int32_t i = 0; i < index.num_nodes(); ++i) {
+    std::int32_t count = 0;
+    for (std::int32_t f = index.first[i]; f < index.first[i + 1]; ++f) {
+      count += allowed[f];
+    }
+    if (count < 2) continue;
+    if (any < 0) any = i;
+    std::map<std::int32_t, double> share;
+    for (const auto& part : open.mixture) {
+      share[index.first[i] + relaxation.plan(part.plan)[i]] += part.weight;
+    }
+    if (share.size() < 2) continue;
+    double mean = 0;
+    double square = 0;
+    std::int32_t largest = share.begin()->first;
+    for (const auto& [flat, part] : share) {
+      mean += part * weight[flat];
+      square += part * weight[flat] * weight[flat];
+      if (part > share[largest]) largest = flat;
+    }
+    const double variance = square - mean * mean;
+    if (variance > best_variance * (1 + 1e-9) && variance > 1e-12 * square) {
+      best = i;
+      best_variance = variance;
+      best_mean = mean;
+    }
+    const double even = 1 - share[largest];
+    if (even > most_even) {
+      mixed = i;
+      mixed_flat = largest;
+      most_even = even;
+    }
+  }
+  if (best >= 0) {
+    Split split = split_by_weight(index, allowed, best, weight, best_mean);
+    if (!split.left.empty() && !split.right.empty()) return split;
+  }
+  if (mixed >= 0 && allowed[mixed_flat]) {
+    return split_off(index, allowed, mixed, mixed_flat);
+  }
+  if (any < 0) return {};
+  std::int32_t flat = index.first[any];
+  while (!allowed[flat]) ++flat;
+  if (!open.mixture.empty()) {
+    const std::int32_t chosen =
+        index.first[any] + relaxation.plan(open.mixture[0].plan)[any];
+    if (allowed[chosen]) flat = chosen;
+  }
+  return split_off(index, allowed, any, flat);
+}
+
+bool good_enough(const Primal& primal, const SearchLimits& limits) {
+  return limits.stop_at_enough && limits.enough &&
+         primal.value() <= *limits.enough;
+}
+
+void report(const Budget& budget, const SearchLimits& limits,
+            const Primal& primal, std::int64_t bound, const char* technique) {
+  if (!budget.options().progress || !limits.reports) return;
+  Progress progress;
+  progress.technique = technique;
+  progress.seconds = budget.seconds();
+  if (primal.found()) progress.cost = primal.value() + limits.offset;
+  if (bound > -kInfinite) progress.bound = bound + limits.offset;
+  budget.options().progress(progress);
+}
+
+}  // namespace
+
+std::int64_t cutoff_of(std::int64_t value, const SearchLimits& limits) {
+  if (value >= kInfinite) return kInfinite;
+  const double room =
+      std::floor(limits.gap * std::abs(double(value) + double(limits.offset)));
+  std::int64_t cutoff = value - static_cast<std::int64_t>(room);
+  if (limits.enough) {
+    cutoff = std::max(cutoff, std::min(value, *limits.enough + 1));
+  }
+  return cutoff;
+}
+
+SearchResult search_root(Relaxation* relaxation, Primal* primal,
+                         const Allowed& allowed, const SearchLimits& limits,
+                         Budget* budget) {
+  SearchResult out;
+  auto sink = [&](const std::vector<std::int32_t>& choice) {
+    primal->offer(choice);
+  };
+  Relaxation::Effort effort;
+  effort.rounds = kRootRounds;
+  effort.tolerance = 1e-6;
+  effort.cutoff = kInfinite;
+  if (limits.stop_when_proven && limits.enough) {
+    effort.cutoff = *limits.enough + 1;
+  }
+  const auto outcome = relaxation->tighten(allowed, {}, effort, sink);
+  out.bound = outcome.bound;
+  out.prices = outcome.prices;
+  out.num_nodes = 1;
+  const bool recombines = budget->options().use_recombination;
+  auto closed = [&] {
+    return out.bound >= cutoff_of(primal->value(), limits) ||
+           good_enough(*primal, limits);
+  };
+  report(*budget, limits, *primal, out.bound, "prices");
+  if (recombines && !closed()) primal->recombine();
+  report(*budget, limits, *primal, out.bound, "recombination");
+  // More plans around the best prices: dearer memory leads to feasible plans,
+  // noise breaks the ties between equal layers.
+  constexpr double kFactors[] = {1.0, 1.1, 0.95, 1.3, 0.9, 1.6, 1.05, 2.5};
+  constexpr int kSampleRounds = 2;
+  for (int round = 0; recombines && round < kSampleRounds; ++round) {
+    if (closed() || budget->spent() || out.bound >= kInfinite) break;
+    for (std::size_t n = 0; n < std::size(kFactors) && !budget->spent(); ++n) {
+      relaxation->sample(
+          allowed, out.prices, kFactors[n], round == 0 && n == 0 ? 0.0 : 0.02,
+          budget->options().seed * 1000 + std::uint64_t(round) * 100 + n, sink);
+    }
+    primal->recombine();
+    report(*budget, limits, *primal, out.bound, "recombination");
+  }
+  out.bound = std::min(out.bound, primal->value());
+  out.finished = closed();
+  return out;
+}
+
+SearchResult branch_and_bound(Relaxation* relaxation, Primal* primal,
+                              const Allowed& allowed, const SearchResult& root,
+                              const SearchLimits& limits, Budget* budget) {
+  SearchResult out = root;
+  std::map<std::pair<std::int64_t, std::int64_t>, OpenNode> open;
+  std::int64_t next_id = 0;
+  std::int64_t dropped = kInfinite;  // least bound of a node that was dropped
+  const FlatIndex& index = relaxation->index();
+  auto sink = [&](const std::vector<std::int32_t>& choice) {
+    primal->offer(choice);
+  };
+  auto expand = [&](OpenNode node, bool is_root) {
+    const Allowed here = allowed_in(allowed, node);
+    Relaxation::Effort effort;
+    effort.rounds = is_root ? kRootRounds : kNodeRounds;
+    effort.tolerance = is_root ? 1e-6 : 1e-5;
+    effort.cutoff = cutoff_of(primal->value(), limits);
+    const auto outcome = relaxation->tighten(here, node.prices, effort, sink);
+    node.bound = std::max(node.bound, outcome.bound);
+    node.prices = outcome.prices;
+    node.mixture = outcome.mixture;
+    if (node.bound >= cutoff_of(primal->value(), limits) && !budget->spent()) {
+      dropped = std::min(dropped, node.bound);
+      return;
+    }
+    open.emplace(std::pair{node.bound, next_id++}, std::move(node));
+  };
+  OpenNode start;
+  start.bound = root.bound;
+  start.prices = root.prices;
+  expand(std::move(start), true);
+  auto bound_now = [&] {
+    std::int64_t bound = std::min(dropped, primal->value());
+    if (!open.empty()) bound = std::min(bound, open.begin()->first.first);
+    return bound;
+  };
+  while (!open.empty() && !budget->spent() &&
+         out.num_nodes < limits.most_nodes && !good_enough(*primal, limits)) {
+    if (limits.stop_when_proven && limits.enough &&
+        bound_now() > *limits.enough) {
+      break;
+    }
+    if (open.begin()->first.first >= cutoff_of(primal->value(), limits)) break;
+    OpenNode node = std::move(open.begin()->second);
+    open.erase(open.begin());
+    const Allowed here = allowed_in(allowed, node);
+    const Split split = choose_split(*relaxation, node, here);
+    if (split.node < 0) {
+      // One choice everywhere: its plan was offered, there is nothing else.
+      continue;
+    }
+    for (const auto* side : {&split.right, &split.left}) {
+      OpenNode child;
+      child.bound = node.bound;
+      child.prices = node.prices;
+      child.forbidden = node.forbidden;
+      child.forbidden.insert(child.forbidden.end(), side->begin(), side->end());
+      ++out.num_nodes;
+      expand(std::move(child), false);
+    }
+    if (budget->options().use_recombination &&
+        out.num_nodes / 2 % kNodesPerRecombination == 0) {
+      primal->recombine();
+    }
+    report(*budget, limits, *primal, bound_now(), "branch and bound");
+    budget->charge(index.total() * 4);
+  }
+  out.bound = std::max(root.bound, bound_now());
+  out.bound = std::min(out.bound, primal->value());
+  out.finished = !budget->spent() && out.num_nodes < limits.most_nodes;
+  return out;
+}
+
+}  // namespace shardwright::solver::internal

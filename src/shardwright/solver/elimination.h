@@ -1,0 +1,105 @@
+// Exact minimum of node and edge costs (no memory), by bucket elimination on
+// classes of choices. Planned once per problem; solved for any node costs.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "shardwright/solver/budget.h"
+#include "shardwright/solver/choice_problem.h"
+
+namespace shardwright::solver::internal {
+
+// Sums at or above it are infinite; finite ones stay below it in size. Half of
+// kInfinite, so that an infinite entry plus negative finite ones stays above.
+inline constexpr std::int64_t kForbidden = kInfinite / 2;
+
+// Numbers the choices of all nodes one after the other.
+struct FlatIndex {
+  std::vector<std::int32_t> first;  // per node, and the total at the end
+
+  explicit FlatIndex(const ChoiceProblem& problem);
+  std::int32_t total() const { return first.back(); }
+  std::int32_t num_nodes() const {
+    return static_cast<std::int32_t>(first.size()) - 1;
+  }
+  std::int32_t size(std::int32_t node) const {
+    return first[node + 1] - first[node];
+  }
+};
+
+class Elimination {
+ public:
+  // Edge costs are multiplied by `edge_scale`; 0 keeps only which pairs are
+  // infinite.
+  Elimination(const ChoiceProblem& problem, std::int64_t edge_scale,
+              std::int64_t table_cells);
+
+  // False: some node's tables were split, minimise() is only a lower bound and
+  // its choice may use infinite edges.
+  bool exact() const { return exact_; }
+  std::int64_t num_cells() const { return num_cells_; }
+
+  // The least total for the given cost per flat choice (>= kForbidden: not
+  // allowed), or kInfinite. Fills one choice per node unless kInfinite.
+  // Stops early, with lowest(), when the budget is spent.
+  std::int64_t minimise(std::span<const std::int64_t> node_cost,
+                        std::vector<std::int32_t>* choice, Budget* budget);
+
+  // After minimise() with the same costs: per flat choice, the least total
+  // with that choice taken (kInfinite: none). False when the budget ran out.
+  bool marginals(std::span<const std::int64_t> node_cost,
+                 std::vector<std::int64_t>* marginal, Budget* budget);
+
+ private:
+  struct Side {  // one further node of a table
+    std::int32_t dim = 0;
+    std::vector<std::int64_t> offset;  // per class of that dim
+  };
+  struct Input {  // a table read while a node is eliminated
+    std::int32_t table = 0;
+    std::int32_t source = -1;  // bucket that wrote it; -1: an edge
+    std::int32_t level = -1;   // deepest dim; -1: depends on the node alone
+    std::vector<std::int64_t> of_signature;
+    std::vector<Side> sides;
+  };
+  struct Dim {
+    std::int32_t node = 0;
+    std::int32_t num_classes = 0;
+    std::int64_t stride = 0;
+    std::vector<std::int32_t> class_of;  // per choice of the node
+  };
+  struct Bucket {
+    std::int32_t node = 0;
+    bool with_cost = true;     // split nodes pay in one bucket only
+    std::int32_t parent = -1;  // bucket that reads the result; -1: a constant
+    std::int32_t table = 0;
+    std::int32_t num_signatures = 0;
+    std::int64_t num_cells = 0;
+    std::vector<std::int32_t> signature_of;  // per choice
+    std::vector<Dim> dims;
+    std::vector<Input> inputs;
+    std::vector<std::vector<std::int32_t>> inputs_at;  // [level + 1]
+    std::int64_t context = 0;  // first entry in context_
+  };
+  struct Factor;
+  struct Planner;
+  struct Sweep;
+
+  void signature_costs(const Bucket& bucket,
+                       std::span<const std::int64_t> node_cost);
+  bool decode(std::span<const std::int64_t> node_cost,
+              std::vector<std::int32_t>* choice);
+
+  FlatIndex index_;
+  bool exact_ = true;
+  std::int64_t num_cells_ = 0;
+  std::vector<Bucket> buckets_;  // in elimination order
+  std::vector<std::vector<std::int64_t>> tables_;
+  std::vector<std::int64_t> signature_cost_;
+  std::vector<std::int32_t> signature_choice_;
+  std::vector<std::int32_t> context_;  // chosen choice per dim of each bucket
+};
+
+}  // namespace shardwright::solver::internal

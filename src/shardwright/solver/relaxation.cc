@@ -1,0 +1,501 @@
+// Lagrange relaxation with lazy rows. For prices y >= 0 on some positions,
+//
+//   L(y) = min over plans x of  cost(x) + sum_p y_p (bytes_p(x) - limit)
+//
+// is a lower bound, and only node costs differ from a problem without memory:
+// one elimination per price vector. The best y is found by cutting planes
+// (Kelley 1960): every plan met is a line above L, a small LP takes the prices
+// with the highest minimum of all lines, and L is evaluated half way between
+// them and the best prices so far (in-out separation, Ben-Ameur and Neto
+// 2007), which calms the oscillation. 9-20 rounds are usual. At the end the LP
+// multipliers say which mixture of plans is the optimum of the relaxation:
+// fractions of choices for branching.
+//
+// Rows come lazily: the positions where plans (or the mixture) exceed the
+// limit. A handful out of thousands is enough.
+//
+// The bound is exact. Costs are multiplied by a whole number S, a price is
+// rounded down to n / 2^24 scaled units per byte, and every priced node cost
+// and every price times limit is a whole number, the first rounded down and
+// the second up. So the bound is a sum of integers whatever the doubles in the
+// LP did; and as costs are whole numbers, it is rounded up at the end.
+//
+// With Goal::kPeak the same machinery bounds the smallest peak: costs are 0,
+// prices add to at most 1, and L(y) = min_x sum_p y_p bytes_p(x) <= peak.
+#include "shardwright/solver/relaxation.h"
+
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+
+#include "shardwright/base/check.h"
+#include "shardwright/solver/evaluate.h"
+#include "shardwright/solver/small_lp.h"
+
+namespace shardwright::solver::internal {
+namespace {
+
+constexpr int kPriceBits = 24;
+// Scaled totals: costs stay below 2^48, each priced row below 2^54; with at
+// most kMostRows rows the sum stays below kForbidden = 2^60.
+constexpr double kScaledCosts = 281474976710656.0;    // 2^48
+constexpr double kScaledBytes = 18014398509481984.0;  // 2^54
+constexpr std::size_t kMostRows = 40;
+constexpr std::size_t kMostCutsInMaster = 60;
+
+Wide floor_shift(Wide value, int bits) { return value >> bits; }
+Wide ceil_shift(Wide value, int bits) {
+  return (value + ((Wide(1) << bits) - 1)) >> bits;
+}
+Wide ceil_divide(Wide value, Wide by) {
+  const Wide quotient = value / by;
+  return quotient + (value % by > 0 ? 1 : 0);
+}
+
+double total_cost_size(const ChoiceProblem& problem) {
+  double sum = 1;
+  for (const Node& node : problem.nodes) {
+    double most = 0;
+    for (const Choice& choice : node.choices) {
+      most = std::max(most, std::abs(double(choice.cost)));
+    }
+    sum += most;
+  }
+  for (const Edge& edge : problem.edges) {
+    double most = 0;
+    for (const std::int64_t cost : edge.table->cost) {
+      if (cost < kInfinite) most = std::max(most, std::abs(double(cost)));
+    }
+    sum += most;
+  }
+  return sum;
+}
+
+std::int64_t bytes_at(const Choice& choice, std::int32_t position) {
+  std::int64_t sum = 0;
+  for (const MemoryInterval& interval : choice.intervals) {
+    if (interval.lo <= position && position < interval.hi) {
+      sum += interval.bytes;
+    }
+  }
+  return sum;
+}
+
+// splitmix64: a fixed, seedable hash for the tie-breaking noise.
+std::uint64_t mix(std::uint64_t x) {
+  x += 0x9e3779b97f4a7c15ULL;
+  x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9ULL;
+  x = (x ^ (x >> 27)) * 0x94d049bb133111ebULL;
+  return x ^ (x >> 31);
+}
+
+}  // namespace
+
+Relaxation::Relaxation(const ChoiceProblem& problem, Goal goal, Budget* budget)
+    : problem_(problem),
+      goal_(goal),
+      budget_(budget),
+      index_(problem),
+      scale_(choose_scale()),
+      elimination_(problem, goal == Goal::kCost ? scale_ : 0,
+                   budget->options().table_cells),
+      has_row_(problem.num_positions, false) {
+  budget_->charge(elimination_.num_cells() + index_.total());
+  if (problem.limit) {
+    bytes_unit_ = std::max(1.0, double(*problem.limit));
+  } else {
+    double sum = 1;
+    for (const Node& node : problem.nodes) {
+      for (const MemoryInterval& interval : node.choices[0].intervals) {
+        sum += double(interval.bytes);
+      }
+    }
+    bytes_unit_ = sum;
+  }
+}
+
+std::int64_t Relaxation::choose_scale() const {
+  double room = 0;
+  if (goal_ == Goal::kCost) {
+    room = kScaledCosts / total_cost_size(problem_);
+  } else {
+    double bytes = 1;
+    for (const Node& node : problem_.nodes) {
+      double most = 0;
+      for (const Choice& choice : node.choices) {
+        double sum = 0;
+        for (const auto& interval : choice.intervals) sum += interval.bytes;
+        most = std::max(most, sum);
+      }
+      bytes += most;
+    }
+    room = kScaledBytes / bytes;
+  }
+  // A power of two keeps products exact in doubles as well.
+  std::int64_t scale = 1;
+  while (scale < (std::int64_t{1} << 40) && double(scale) * 2 <= room) {
+    scale *= 2;
+  }
+  return scale;
+}
+
+double Relaxation::row_cap(const Row& row) const {
+  return kScaledBytes /
+         (double(std::max<std::int64_t>(1, row.most_bytes)) * double(scale_));
+}
+
+std::vector<Wide> Relaxation::exact_prices(const Prices& prices) const {
+  std::vector<Wide> out(rows_.size(), 0);
+  const double unit = double(scale_) * double(std::int64_t{1} << kPriceBits);
+  for (std::size_t r = 0; r < rows_.size() && r < prices.size(); ++r) {
+    const double price = goal_ == Goal::kCost
+                             ? std::min(prices[r], row_cap(rows_[r]))
+                             : std::min(prices[r], 1.0);
+    if (price > 0) out[r] = static_cast<Wide>(price * unit);
+  }
+  if (goal_ == Goal::kPeak) {
+    // Prices must add to at most one; rounding in the LP may exceed it.
+    Wide sum = 0;
+    for (const Wide price : out) sum += price;
+    const Wide one = Wide(scale_) << kPriceBits;
+    if (sum > one) {
+      for (Wide& price : out)
+        price = Wide(double(price) / double(sum) * double(one) * (1 - 1e-12));
+      sum = 0;
+      for (const Wide price : out) sum += price;
+      if (sum > one) std::fill(out.begin(), out.end(), Wide(0));
+    }
+  }
+  return out;
+}
+
+std::vector<std::int64_t> Relaxation::priced_costs(
+    const Allowed& allowed, const std::vector<Wide>& exact) const {
+  std::vector<std::int64_t> out(index_.total(), 0);
+  if (goal_ == Goal::kCost) {
+    std::size_t flat = 0;
+    for (const Node& node : problem_.nodes) {
+      for (const Choice& choice : node.choices) {
+        out[flat++] = choice.cost * scale_;
+      }
+    }
+  }
+  for (std::size_t r = 0; r < rows_.size(); ++r) {
+    if (exact[r] == 0) continue;
+    for (const RowEntry& entry : rows_[r].entries) {
+      out[entry.flat] += static_cast<std::int64_t>(
+          floor_shift(exact[r] * entry.bytes, kPriceBits));
+    }
+  }
+  for (std::size_t flat = 0; flat < out.size(); ++flat) {
+    if (!allowed[flat]) out[flat] = kInfinite;
+  }
+  return out;
+}
+
+std::int64_t Relaxation::to_bound(std::int64_t total,
+                                  const std::vector<Wide>& exact) const {
+  Wide value = total;
+  if (goal_ == Goal::kCost) {
+    for (std::size_t r = 0; r < rows_.size(); ++r) {
+      value -= ceil_shift(exact[r] * *problem_.limit, kPriceBits);
+    }
+  }
+  value = ceil_divide(value, scale_);
+  constexpr Wide kLowest = std::numeric_limits<std::int64_t>::lowest();
+  return static_cast<std::int64_t>(std::max(value, kLowest));
+}
+
+std::int32_t Relaxation::add_cut(std::vector<std::int32_t> choice,
+                                 std::int64_t total,
+                                 const std::vector<Wide>& exact) {
+  Cut cut;
+  cut.bytes.assign(rows_.size(), 0);
+  Wide rest = total;
+  for (std::size_t r = 0; r < rows_.size(); ++r) {
+    for (const RowEntry& entry : rows_[r].entries) {
+      const std::int32_t flat = entry.flat;
+      const auto node = static_cast<std::int32_t>(
+          std::upper_bound(index_.first.begin(), index_.first.end(), flat) -
+          index_.first.begin() - 1);
+      if (choice[node] != flat - index_.first[node]) continue;
+      cut.bytes[r] += double(entry.bytes);
+      rest -= floor_shift(exact[r] * entry.bytes, kPriceBits);
+    }
+  }
+  cut.cost = goal_ == Goal::kCost ? double(rest) / double(scale_) : 0.0;
+  cut.choice = std::move(choice);
+  cost_unit_ = std::max(cost_unit_, std::abs(cut.cost));
+  cuts_.push_back(std::move(cut));
+  return static_cast<std::int32_t>(cuts_.size()) - 1;
+}
+
+Relaxation::Point Relaxation::evaluate_at(const Allowed& allowed,
+                                          const Prices& prices,
+                                          const PlanSink& sink) {
+  const std::vector<Wide> exact = exact_prices(prices);
+  const std::vector<std::int64_t> costs = priced_costs(allowed, exact);
+  budget_->charge(static_cast<std::int64_t>(costs.size()) * 2);
+  std::vector<std::int32_t> choice;
+  const std::int64_t total = elimination_.minimise(costs, &choice, budget_);
+  Point point;
+  if (budget_->spent()) return point;
+  if (total >= kForbidden) {
+    point.bound = kInfinite;
+    return point;
+  }
+  point.bound = to_bound(total, exact);
+  sink(choice);
+  point.cut = add_cut(std::move(choice), total, exact);
+  return point;
+}
+
+bool Relaxation::add_row(std::int32_t position) {
+  if (has_row_[position] || rows_.size() >= kMostRows) return false;
+  has_row_[position] = true;
+  Row row;
+  row.position = position;
+  for (std::size_t i = 0; i < problem_.nodes.size(); ++i) {
+    std::int64_t most = 0;
+    const auto& choices = problem_.nodes[i].choices;
+    for (std::size_t k = 0; k < choices.size(); ++k) {
+      const std::int64_t bytes = bytes_at(choices[k], position);
+      if (bytes == 0) continue;
+      most = std::max(most, bytes);
+      row.entries.push_back(
+          {index_.first[i] + static_cast<std::int32_t>(k), bytes});
+    }
+    row.most_bytes += most;
+  }
+  for (Cut& cut : cuts_) {
+    double sum = 0;
+    for (std::size_t i = 0; i < problem_.nodes.size(); ++i) {
+      sum +=
+          double(bytes_at(problem_.nodes[i].choices[cut.choice[i]], position));
+    }
+    cut.bytes.push_back(sum);
+  }
+  rows_.push_back(std::move(row));
+  budget_->charge(index_.total());
+  return true;
+}
+
+// Adds the highest position and up to two more that are far from it and from
+// each other: neighbours in time say the same thing.
+bool Relaxation::add_rows_of(const std::vector<double>& profile, double above) {
+  bool added = false;
+  std::vector<std::int32_t> taken;
+  const auto count = static_cast<std::int32_t>(profile.size());
+  const std::int32_t apart = std::max(1, count / 16);
+  for (int n = 0; n < 3; ++n) {
+    std::int32_t best = -1;
+    for (std::int32_t p = 0; p < count; ++p) {
+      if (profile[p] <= above || has_row_[p]) continue;
+      if (best >= 0 && profile[p] <= profile[best]) continue;
+      const bool near = std::any_of(
+          taken.begin(), taken.end(),
+          [&](std::int32_t other) { return std::abs(other - p) < apart; });
+      if (!near) best = p;
+    }
+    if (best < 0) break;
+    added = add_row(best) || added;
+    taken.push_back(best);
+  }
+  return added;
+}
+
+std::vector<std::int32_t> Relaxation::matching_cuts(
+    const Allowed& allowed) const {
+  std::vector<std::int32_t> out;
+  for (auto c = static_cast<std::int32_t>(cuts_.size()) - 1; c >= 0; --c) {
+    const auto& choice = cuts_[c].choice;
+    bool matches = true;
+    for (std::size_t i = 0; i < choice.size() && matches; ++i) {
+      matches = allowed[index_.first[i] + choice[i]] != 0;
+    }
+    if (matches) out.push_back(c);
+    if (out.size() >= kMostCutsInMaster) break;
+  }
+  return out;
+}
+
+Relaxation::Master Relaxation::solve_master(
+    const std::vector<std::int32_t>& cuts, double cap_factor) const {
+  // Variables: value above the lowest cut cost, then one price per row, in
+  // units of cost_unit_ / bytes_unit_.
+  SmallLp lp;
+  lp.gain.assign(rows_.size() + 1, 0.0);
+  lp.gain[0] = 1;
+  double lowest = cuts_[cuts[0]].cost;
+  for (const std::int32_t c : cuts) lowest = std::min(lowest, cuts_[c].cost);
+  const bool is_cost = goal_ == Goal::kCost;
+  const double limit = is_cost ? double(*problem_.limit) : 0.0;
+  for (const std::int32_t c : cuts) {
+    std::vector<double> row(rows_.size() + 1, 0.0);
+    row[0] = 1;
+    for (std::size_t r = 0; r < rows_.size(); ++r) {
+      row[r + 1] = -(cuts_[c].bytes[r] - limit) / bytes_unit_;
+    }
+    lp.rows.push_back(std::move(row));
+    lp.bounds.push_back(is_cost ? (cuts_[c].cost - lowest) / cost_unit_ : 0.0);
+  }
+  const double unit = is_cost ? cost_unit_ / bytes_unit_ : 1.0;
+  std::vector<double> caps;
+  for (std::size_t r = 0; r < rows_.size(); ++r) {
+    if (is_cost) {
+      caps.push_back(std::min(cap_factor, row_cap(rows_[r]) / unit));
+      std::vector<double> row(rows_.size() + 1, 0.0);
+      row[r + 1] = 1;
+      lp.rows.push_back(std::move(row));
+      lp.bounds.push_back(caps.back());
+    }
+  }
+  if (!is_cost) {
+    std::vector<double> row(rows_.size() + 1, 1.0);
+    row[0] = 0;
+    lp.rows.push_back(std::move(row));
+    lp.bounds.push_back(1.0);
+  }
+  const SmallLpAnswer answer = maximise(lp);
+  Master master;
+  master.ok = answer.optimal;
+  if (!master.ok) return master;
+  master.value =
+      is_cost ? lowest + answer.value * cost_unit_ : answer.value * bytes_unit_;
+  for (std::size_t r = 0; r < rows_.size(); ++r) {
+    master.prices.push_back(answer.x[r + 1] * unit);
+    if (is_cost && answer.x[r + 1] >= caps[r] * (1 - 1e-9) &&
+        caps[r] < row_cap(rows_[r]) / unit) {
+      master.at_cap = true;
+    }
+  }
+  double sum = 0;
+  for (std::size_t j = 0; j < cuts.size(); ++j) sum += answer.dual[j];
+  for (std::size_t j = 0; j < cuts.size(); ++j) {
+    if (answer.dual[j] > 1e-9 * sum) {
+      master.mixture.push_back({cuts[j], answer.dual[j] / sum});
+    }
+  }
+  return master;
+}
+
+std::vector<double> Relaxation::mixture_profile(
+    const std::vector<Weighted>& mixture) const {
+  std::vector<double> out(problem_.num_positions, 0.0);
+  for (const Weighted& part : mixture) {
+    const auto profile = memory_profile(problem_, cuts_[part.plan].choice);
+    for (std::size_t p = 0; p < out.size(); ++p) {
+      out[p] += part.weight * double(profile[p]);
+    }
+  }
+  return out;
+}
+
+Relaxation::Outcome Relaxation::tighten(const Allowed& allowed,
+                                        const Prices& start,
+                                        const Effort& effort,
+                                        const PlanSink& sink) {
+  Outcome out;
+  out.prices = start;
+  Prices trial = start;
+  double cap_factor = 4;
+  for (int round = 0; round < effort.rounds; ++round) {
+    trial.resize(rows_.size(), 0.0);
+    const Point point = evaluate_at(allowed, trial, sink);
+    if (budget_->spent()) return out;
+    if (point.bound > out.bound) {
+      out.bound = point.bound;
+      out.prices = trial;
+    }
+    if (point.cut < 0 || out.bound >= effort.cutoff) return out;
+    const auto profile = memory_profile(problem_, cuts_[point.cut].choice);
+    const std::vector<double> as_double(profile.begin(), profile.end());
+    const double peak =
+        profile.empty() ? 0
+                        : *std::max_element(as_double.begin(), as_double.end());
+    const double above =
+        goal_ == Goal::kCost ? double(*problem_.limit) : peak * (1 - 1e-9);
+    add_rows_of(as_double, above);
+    std::vector<std::int32_t> cuts = matching_cuts(allowed);
+    Master master = solve_master(cuts, cap_factor);
+    while (master.ok && master.at_cap &&
+           master.value - double(out.bound) <=
+               effort.tolerance * cost_unit_ + 0.5) {
+      cap_factor *= 16;
+      master = solve_master(cuts, cap_factor);
+    }
+    budget_->charge(static_cast<std::int64_t>(cuts.size() * rows_.size() * 50));
+    if (!master.ok) return out;
+    out.mixture = master.mixture;
+    const double unit = goal_ == Goal::kCost ? cost_unit_ : bytes_unit_;
+    const double open = master.value - double(out.bound);
+    if (open <= effort.tolerance * unit) {
+      const double high = goal_ == Goal::kCost
+                              ? double(*problem_.limit) * (1 + 1e-7)
+                              : master.value * (1 + 1e-7);
+      if (!add_rows_of(mixture_profile(master.mixture), high)) {
+        out.converged = true;
+        return out;
+      }
+      master = solve_master(cuts, cap_factor);
+      if (!master.ok) return out;
+    }
+    master.prices.resize(rows_.size(), 0.0);
+    Prices best = out.prices;
+    best.resize(rows_.size(), 0.0);
+    trial.resize(rows_.size());
+    for (std::size_t r = 0; r < rows_.size(); ++r) {
+      trial[r] = 0.5 * (master.prices[r] + best[r]);
+    }
+  }
+  return out;
+}
+
+void Relaxation::sample(const Allowed& allowed, const Prices& prices,
+                        double factor, double noise, std::uint64_t seed,
+                        const PlanSink& sink) {
+  Prices scaled = prices;
+  scaled.resize(rows_.size(), 0.0);
+  for (double& price : scaled) price *= factor;
+  const std::vector<Wide> exact = exact_prices(scaled);
+  std::vector<std::int64_t> costs = priced_costs(allowed, exact);
+  if (noise > 0) {
+    for (std::size_t flat = 0; flat < costs.size(); ++flat) {
+      if (costs[flat] >= kForbidden) continue;
+      const double unit =
+          double(mix(seed * 0x100000001b3ULL + flat) >> 11) * 0x1.0p-52 - 1.0;
+      costs[flat] +=
+          static_cast<std::int64_t>(double(costs[flat]) * noise * unit);
+    }
+  }
+  std::vector<std::int32_t> choice;
+  const std::int64_t total = elimination_.minimise(costs, &choice, budget_);
+  if (!budget_->spent() && total < kForbidden) sink(choice);
+}
+
+bool Relaxation::choice_bounds(const Allowed& allowed, const Prices& prices,
+                               std::vector<std::int64_t>* bounds) {
+  const std::vector<Wide> exact = exact_prices(prices);
+  const std::vector<std::int64_t> costs = priced_costs(allowed, exact);
+  std::vector<std::int32_t> choice;
+  const std::int64_t total = elimination_.minimise(costs, &choice, budget_);
+  if (budget_->spent() || total >= kForbidden) return false;
+  if (!elimination_.marginals(costs, bounds, budget_)) return false;
+  for (std::int64_t& bound : *bounds) {
+    if (bound < kForbidden) bound = to_bound(bound, exact);
+  }
+  return true;
+}
+
+std::vector<double> Relaxation::weights(const Prices& prices) const {
+  std::vector<double> out(index_.total(), 0.0);
+  for (std::size_t r = 0; r < rows_.size() && r < prices.size(); ++r) {
+    if (prices[r] <= 0) continue;
+    for (const RowEntry& entry : rows_[r].entries) {
+      out[entry.flat] += prices[r] * double(entry.bytes);
+    }
+  }
+  return out;
+}
+
+}  // namespace shardwright::solver::internal

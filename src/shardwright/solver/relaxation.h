@@ -1,0 +1,137 @@
+// Memory rows turned into prices: lower bounds in exact integers, plans that
+// are cheap at those prices, and the mixture of plans that is the LP optimum.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <span>
+#include <vector>
+
+#include "shardwright/solver/budget.h"
+#include "shardwright/solver/choice_problem.h"
+#include "shardwright/solver/elimination.h"
+
+namespace shardwright::solver::internal {
+
+__extension__ typedef __int128 Wide;
+
+// What is minimised: total cost under the limit, or the peak (costs are then
+// ignored, only infinite edges count).
+enum class Goal { kCost, kPeak };
+
+// Which flat choices may be taken: 1 or 0.
+using Allowed = std::vector<std::uint8_t>;
+
+class Relaxation {
+ public:
+  // Row prices, by row number; rows added later have price 0.
+  using Prices = std::vector<double>;
+
+  struct Weighted {
+    std::int32_t plan = 0;
+    double weight = 0;
+  };
+  struct Outcome {
+    // No allowed choice has a lower value (cost or peak). kInfinite: there is
+    // no allowed choice without an infinite edge.
+    std::int64_t bound = std::numeric_limits<std::int64_t>::lowest();
+    Prices prices;                  // that gave the bound
+    std::vector<Weighted> mixture;  // near the optimum; weights add to 1
+    bool converged = false;
+  };
+  struct Effort {
+    std::int64_t cutoff = kInfinite;  // a bound this high is high enough
+    int rounds = 60;
+    double tolerance = 1e-6;  // relative, between bound and master
+  };
+  // Called with every plan met (a choice per node without infinite edges).
+  using PlanSink = std::function<void(const std::vector<std::int32_t>&)>;
+
+  // The problem must outlive this. Goal::kCost needs a limit.
+  Relaxation(const ChoiceProblem& problem, Goal goal, Budget* budget);
+
+  Outcome tighten(const Allowed& allowed, const Prices& start,
+                  const Effort& effort, const PlanSink& sink);
+
+  // One evaluation at given prices, scaled by `factor`, with every node cost
+  // moved by up to +-noise of itself; for more plans, the bound is dropped.
+  void sample(const Allowed& allowed, const Prices& prices, double factor,
+              double noise, std::uint64_t seed, const PlanSink& sink);
+
+  // Per flat choice a bound on the value of plans that take it.
+  bool choice_bounds(const Allowed& allowed, const Prices& prices,
+                     std::vector<std::int64_t>* bounds);
+
+  const std::vector<std::int32_t>& plan(std::int32_t index) const {
+    return cuts_[index].choice;
+  }
+  std::int32_t row_position(std::size_t row) const {
+    return rows_[row].position;
+  }
+  std::size_t num_rows() const { return rows_.size(); }
+  // Price-weighted bytes of every flat choice.
+  std::vector<double> weights(const Prices& prices) const;
+  const Elimination& elimination() const { return elimination_; }
+  const FlatIndex& index() const { return index_; }
+
+ private:
+  struct RowEntry {
+    std::int32_t flat = 0;
+    std::int64_t bytes = 0;
+  };
+  struct Row {
+    std::int32_t position = 0;
+    std::int64_t most_bytes = 0;  // sum over nodes of the largest choice
+    std::vector<RowEntry> entries;
+  };
+  struct Cut {  // a plan seen as a line: value(prices) <= cost + prices * bytes
+    std::vector<std::int32_t> choice;
+    double cost = 0;
+    std::vector<double> bytes;  // per row
+  };
+  struct Point {
+    std::int64_t bound = std::numeric_limits<std::int64_t>::lowest();
+    std::int32_t cut = -1;  // -1: no allowed plan (bound kInfinite) or stopped
+  };
+  struct Master {
+    double value = 0;
+    Prices prices;
+    std::vector<Weighted> mixture;
+    bool at_cap = false;
+    bool ok = false;
+  };
+
+  std::int64_t choose_scale() const;
+  std::vector<Wide> exact_prices(const Prices& prices) const;
+  std::vector<std::int64_t> priced_costs(const Allowed& allowed,
+                                         const std::vector<Wide>& exact) const;
+  std::int64_t to_bound(std::int64_t total,
+                        const std::vector<Wide>& exact) const;
+  Point evaluate_at(const Allowed& allowed, const Prices& prices,
+                    const PlanSink& sink);
+  std::int32_t add_cut(std::vector<std::int32_t> choice, std::int64_t total,
+                       const std::vector<Wide>& exact);
+  bool add_row(std::int32_t position);
+  bool add_rows_of(const std::vector<double>& profile, double above);
+  double row_cap(const Row& row) const;
+  Master solve_master(const std::vector<std::int32_t>& cuts,
+                      double cap_factor) const;
+  std::vector<std::int32_t> matching_cuts(const Allowed& allowed) const;
+  std::vector<double> mixture_profile(
+      const std::vector<Weighted>& mixture) const;
+
+  const ChoiceProblem& problem_;
+  Goal goal_;
+  Budget* budget_;
+  FlatIndex index_;
+  std::int64_t scale_;
+  Elimination elimination_;
+  std::vector<Row> rows_;
+  std::vector<bool> has_row_;  // per position
+  std::vector<Cut> cuts_;
+  double cost_unit_ = 1;   // size of a typical total cost
+  double bytes_unit_ = 1;  // and of a typical total of bytes
+};
+
+}  // namespace shardwright::solver::internal
