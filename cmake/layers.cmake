@@ -28,6 +28,7 @@ function(sw_add_layer name)
   if(NOT sources)
     return() # a room with nothing in it yet
   endif()
+  set_property(GLOBAL APPEND PROPERTY SW_LAYERS ${name})
   add_library(sw_${name} STATIC ${sources})
   target_link_libraries(sw_${name} PUBLIC sw_options ${LAYER_DEPENDS} fmt::fmt
                                           nlohmann_json::nlohmann_json

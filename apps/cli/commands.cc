@@ -1,0 +1,77 @@
+#include <fmt/format.h>
+
+#include "command.h"
+#include "python_handoff.h"
+
+namespace shardwright::cli {
+namespace {
+
+using AddCommand = void (*)(CLI::App&, Session&);
+
+struct Command {
+  const char* name;
+  const char* summary;
+  AddCommand add;
+};
+
+// The Python package answers this command, its --help included: all of the
+// command line goes there.
+void add_handed_to_python(CLI::App& command, Session& session) {
+  command.set_help_flag();
+  command.prefix_command();
+  command.callback([&session] {
+    const Error error = exec_python_module(session.arguments);
+    print_error(error.message);
+    session.exit_code = exit_code_of(error.code);
+  });
+}
+
+// The command's layer is not in this build: it says so and does nothing.
+void add_unavailable(CLI::App& command, Session& session) {
+  command.prefix_command();
+  command.callback([&command, &session] {
+    print_error(
+        fmt::format("[cli] '{}' is not available in this build. Try: "
+                    "shardwright --help for what is",
+                    command.get_name()));
+    session.exit_code = kExitInput;
+  });
+}
+
+constexpr Command kCommands[] = {
+    {"profile",
+     "Time, FLOPs and memory of one training step of a model, without running "
+     "it",
+     add_handed_to_python},
+    {"plan", "Find the best plan for a model or graph on a cluster",
+     add_unavailable},
+    {"explain", "Why a plan is as it is, and what a change would cost",
+     add_unavailable},
+    {"verify", "Check a plan against its graph, independently of the planner",
+     add_unavailable},
+    {"convert", "The cheapest change of a tensor from one layout to another",
+     add_unavailable},
+    {"solve", "Solve a raw choice problem given as a file", add_unavailable},
+    {"run", "Train a model under a plan (under torchrun)",
+     add_handed_to_python},
+    {"doctor", "Versions and backends of this installation", add_doctor},
+};
+
+}  // namespace
+
+int exit_code_of(ErrorCode code) {
+  return code == ErrorCode::kInfeasible ? kExitInfeasible : kExitInput;
+}
+
+void add_commands(CLI::App& app, Session& session) {
+  for (const Command& entry : kCommands) {
+    const bool available = entry.add != add_unavailable;
+    CLI::App* command = app.add_subcommand(
+        entry.name,
+        fmt::format("{}{}", entry.summary,
+                    available ? "" : " (not available in this build)"));
+    entry.add(*command, session);
+  }
+}
+
+}  // namespace shardwright::cli

@@ -1,0 +1,32 @@
+#include <string>
+
+#include "bind.h"
+#include "shardwright/base/json.h"
+#include "shardwright/base/version.h"
+
+namespace shardwright::bindings {
+
+void bind_base(nb::module_& module) {
+  module.def(
+      "version", [] { return std::string(shardwright::version()); },
+      "Version of the C++ core.");
+  module.def(
+      "sha256", [](const std::string& text) { return sha256_hex(text); },
+      "text"_a,
+      "SHA-256 of the text's UTF-8 bytes, in hexadecimal: the hash that plans "
+      "and graphs carry.");
+  module.def(
+      "normalize_json",
+      [](const std::string& text, const std::string& what) {
+        return without_gil([&] {
+          return parse_json(text, what).map([](const Json& json) {
+            return json.dump();
+          });
+        });
+      },
+      "text"_a, "what"_a,
+      "The text as compact JSON, keys in their order. Raises ShardwrightError "
+      "(code 'parse_error') naming `what` when it is not JSON.");
+}
+
+}  // namespace shardwright::bindings

@@ -1,0 +1,10 @@
+// The extension module shardwright._core: the layers in the order of their
+// table.
+#include "bind.h"
+
+NB_MODULE(_core, module) {
+  using namespace shardwright::bindings;
+  module.doc() = "The C++ core of shardwright: functions of JSON text.";
+  register_internal_error();
+  bind_base(module);
+}

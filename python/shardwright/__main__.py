@@ -1,0 +1,115 @@
+"""`python -m shardwright`: the commands that need Python or torch.
+
+The program `shardwright` hands these commands over with its arguments; the
+others are its own. Exit codes as there: 2 wrong input, 3 no plan exists,
+4 internal error.
+
+To add a command: write a function `(arguments) -> exit code` and put it in
+`_COMMANDS`; it parses its own arguments (`--help` with examples, `--json`,
+`-o`, `--quiet`) and imports torch parts inside.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import platform
+import sys
+import traceback
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from shardwright._torch_version import SUPPORTED_TORCH, is_supported, torch_version
+from shardwright.errors import InfeasibleError, InternalError, ShardwrightError
+
+_OK, _INPUT, _INFEASIBLE, _INTERNAL = 0, 2, 3, 4
+
+
+def _torch_report() -> dict[str, Any]:
+    version = torch_version()
+    report: dict[str, Any] = {
+        "version": version,
+        "supported": version is not None and is_supported(version),
+        "expected": SUPPORTED_TORCH,
+    }
+    if version is None:
+        return report
+    try:
+        import torch
+        import torch.distributed as dist
+    except Exception as error:  # a broken installation is a finding
+        report["error"] = f"{type(error).__name__}: {error}"
+        return report
+    available = dist.is_available()
+    report["gloo"] = available and dist.is_gloo_available()
+    report["nccl"] = available and dist.is_nccl_available()
+    report["cuda_devices"] = torch.cuda.device_count()
+    return report
+
+
+def _package_report() -> dict[str, Any]:
+    try:
+        from shardwright import _core
+    except ImportError as error:
+        return {"error": f"the C++ core does not load: {error}"}
+    return {"core": _core.version(), "folder": str(Path(__file__).parent)}
+
+
+def _doctor(arguments: Sequence[str]) -> int:
+    parser = argparse.ArgumentParser(
+        prog="python -m shardwright doctor",
+        description="Versions and backends of the Python side.",
+    )
+    parser.add_argument("--json", action="store_true", help="answer as JSON")
+    options = parser.parse_args(arguments)
+    report = {
+        "python": platform.python_version(),
+        "package": _package_report(),
+        "torch": _torch_report(),
+    }
+    if options.json:
+        print(json.dumps(report, indent=2))
+        return _OK
+    for name, value in report.items():
+        print(f"{name:10} {value}")
+    return _OK
+
+
+_COMMANDS: dict[str, Callable[[Sequence[str]], int]] = {"doctor": _doctor}
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Runs one command; gives the exit code."""
+    if not arguments or arguments[0] not in _COMMANDS:
+        given = f"'{arguments[0]}'" if arguments else "no command"
+        print(
+            f"error: [cli] {given} is not available in this build as "
+            f"`python -m shardwright`: expected one of {sorted(_COMMANDS)}. "
+            "Try: the program `shardwright`, which has the other commands",
+            file=sys.stderr,
+        )
+        return _INPUT
+    try:
+        return _COMMANDS[arguments[0]](arguments[1:])
+    except InfeasibleError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return _INFEASIBLE
+    except InternalError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return _INTERNAL
+    except ShardwrightError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return _INPUT
+    except Exception:
+        traceback.print_exc()
+        print(
+            "error: internal error: this is a bug in shardwright; please "
+            "report it with the input.",
+            file=sys.stderr,
+        )
+        return _INTERNAL
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,7 @@
+#include "shardwright/base/version.h"
+
+namespace shardwright {
+
+std::string_view version() { return SW_VERSION_TEXT; }
+
+}  // namespace shardwright
