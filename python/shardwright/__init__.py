@@ -1,0 +1,1 @@
+"""shardwright: joint sharding and checkpointing plans for PyTorch models."""
