@@ -91,6 +91,8 @@ class Lowering:
         return self._lower_op(node, target, bound)
 
     def _lower_op(self, node: fx.Node, op: OpOverload, bound: dict[str, Any]) -> Result:
+        if op is aten.broadcast_tensors.default:
+            return self._broadcast(node, bound["tensors"])
         op, bound = self._simplified(op, bound)
         if op is aten.lift_fresh_copy.default or op is aten.lift_fresh.default:
             self._fresh.add(bound["self"])
@@ -106,6 +108,17 @@ class Lowering:
         if has_effect(op, bound):
             self._check_statistics(node, bound)
         return self.tracked.emit(op, (), bound, node)
+
+    def _broadcast(self, node: fx.Node, tensors: Sequence[fx.Node]) -> list[fx.Node]:
+        """One expand per tensor that needs it."""
+        shapes = [tensor.meta["tensor"].shape for tensor in tensors]
+        common = torch.broadcast_shapes(*shapes)
+        return [
+            tensor
+            if shape == common
+            else self._one(node, aten.expand.default, tensor, list(common))
+            for tensor, shape in zip(tensors, shapes, strict=True)
+        ]
 
     def _may_be_identity(self, op: OpOverload) -> bool:
         """Ops whose one result may be their operand: views, casts, dropout."""
