@@ -1,0 +1,17 @@
+"""From a model and a batch to a graph: `capture(model, batch) -> Captured`."""
+
+from shardwright.capture.batch import BatchLayout, rebuild_batch
+from shardwright.capture.captured import AutocastState, Captured
+from shardwright.capture.capturing import capture
+from shardwright.capture.step import OutputLayout
+from shardwright.capture.tracked import TensorMeta
+
+__all__ = [
+    "AutocastState",
+    "BatchLayout",
+    "Captured",
+    "OutputLayout",
+    "TensorMeta",
+    "capture",
+    "rebuild_batch",
+]

@@ -1,0 +1,271 @@
+"""Runs one op alone on fake tensors and writes down what memory does.
+
+Forward and backward run with autograd's own hooks: which storages are made and
+die, in which order, what autograd saves and when it lets go, which gradients
+alias the incoming ones, which kernels are dispatched. Nothing is computed.
+
+Operands come out of a `_Source`, an autograd function, so that they are fresh
+and not leaves (a leaf's gradient would be stored, not handed on); results go
+into a `_Sink` whose backward makes the incoming gradients, owned by the
+engine alone as in a real step.
+"""
+
+import contextlib
+import weakref
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
+
+from shardwright.profile.kernels import Kernel, kernel_of
+from shardwright.profile.layout import Layout
+from shardwright.profile.opaque import storage_bytes, transients
+
+__all__ = ["Run", "Runner"]
+
+# ("alloc", new) ("free", new) ("release", saved) ("drop_grad", result)
+# ("transient", terms)
+Event = tuple[str, Any]
+
+
+@dataclass
+class Run:
+    """Everything seen in one run. Handles: i0 operand, n0 new, g0 gradient."""
+
+    sizes: list[int] = field(default_factory=list)
+    results: list[str] = field(default_factory=list)
+    result_layouts: list[Layout] = field(default_factory=list)
+    saved: list[str] = field(default_factory=list)
+    forward: list[Event] = field(default_factory=list)
+    backward: list[Event] = field(default_factory=list)
+    gradients: list[str | None] = field(default_factory=list)
+    gradient_layouts: list[Layout | None] = field(default_factory=list)
+    kernels_forward: list[Kernel] = field(default_factory=list)
+    kernels_backward: list[Kernel] = field(default_factory=list)
+
+
+class Runner:
+    """Runs ops; `threads` is the number of CPU threads kernels will have."""
+
+    def __init__(
+        self, *, threads: int, autocast: tuple[str, torch.dtype] | None = None
+    ) -> None:
+        self._mode = FakeTensorMode(allow_non_fake_inputs=True)
+        self._threads = threads
+        self._autocast = autocast
+        with self._mode:
+            self._anchor = torch.empty((), requires_grad=True)
+
+    def run(
+        self,
+        call: Callable[[Sequence[Tensor]], Any],
+        operands: Sequence[Layout],
+        gradients: Sequence[Layout | None],
+    ) -> Run:
+        """`call` gets the operands; `gradients` are what its results will be
+        given in backward (None: not given)."""
+        recorder = _Recorder(self._threads, len(operands))
+        with contextlib.ExitStack() as stack:
+            if self._autocast is not None:
+                device, dtype = self._autocast
+                # Without the cache: a cast belongs to the op that needs it.
+                stack.enter_context(
+                    torch.autocast(device, dtype=dtype, cache_enabled=False)
+                )
+            stack.enter_context(torch.enable_grad())
+            stack.enter_context(self._mode)
+            stack.enter_context(recorder)
+            sink = self._forward(recorder, call, operands, gradients)
+            if sink is not None:
+                sink.backward()  # _Sink.backward begins the record
+                recorder.finish_backward()
+        return recorder.run
+
+    def _forward(
+        self,
+        recorder: "_Recorder",
+        call: Callable[[Sequence[Tensor]], Any],
+        operands: Sequence[Layout],
+        gradients: Sequence[Layout | None],
+    ) -> Tensor | None:
+        """Runs forward; returns the tensor whose backward runs the rest.
+
+        No reference to a result survives this function, so that storages die
+        in backward when autograd lets them go.
+        """
+        inputs = [
+            _Source.apply(self._anchor, recorder, number, layout)
+            if layout.requires_grad
+            else recorder.labelled(layout.empty(), f"i{number}")
+            for number, layout in enumerate(operands)
+        ]
+        recorder.begin()
+        with torch.autograd.graph.saved_tensors_hooks(recorder.pack, _unpack):
+            out = call(inputs)
+        results = [leaf for leaf in tree_leaves(out) if isinstance(leaf, Tensor)]
+        recorder.finish_forward(results)
+        wanted = [
+            layout if result.requires_grad else None
+            for layout, result in zip(gradients, results, strict=True)
+        ]
+        if not any(layout is not None for layout in wanted):
+            return None
+        passed = [
+            result if layout is not None else None
+            for layout, result in zip(wanted, results, strict=True)
+        ]
+        return _Sink.apply(recorder, wanted, *passed)  # type: ignore[no-any-return]
+
+
+class _Recorder(TorchDispatchMode):
+    def __init__(self, threads: int, num_operands: int) -> None:
+        super().__init__()
+        self.run = Run(
+            gradients=[None] * num_operands, gradient_layouts=[None] * num_operands
+        )
+        self._threads = threads
+        self._handles: weakref.WeakKeyDictionary[Any, str] = weakref.WeakKeyDictionary()
+        self._events: list[Event] = []
+        self._kernels: list[Kernel] = []
+        self._held: list[Tensor] = []  # gradients, until the run is over
+        self._first_backward = 0
+        self._recording = False
+
+    def __torch_dispatch__(
+        self, func: Any, types: Any, args: Any = (), kwargs: Any = None
+    ) -> Any:
+        kwargs = kwargs or {}
+        if not self._recording:
+            return func(*args, **kwargs)
+        for terms in transients(func, args, self._threads):
+            self._events.append(("transient", terms))
+        out = func(*args, **kwargs)
+        kernel = kernel_of(func, args, kwargs, out)
+        if kernel is not None:
+            self._kernels.append(kernel)
+        for leaf in tree_leaves(out):
+            if isinstance(leaf, Tensor):
+                self.handle(leaf, lambda t: storage_bytes(func, args, t))
+        return out
+
+    # -- storages ---------------------------------------------------------
+
+    def labelled(self, tensor: Tensor, handle: str) -> Tensor:
+        """Gives the tensor's storage its final handle; its death is an event
+        only for gradients."""
+        storage = tensor.untyped_storage()
+        self._handles[storage] = handle
+        if handle.startswith("g"):
+            self._on_death(storage, ("drop_grad", int(handle[1:])))
+        return tensor
+
+    def handle(
+        self, tensor: Tensor, size: Callable[[Tensor], int] | None = None
+    ) -> str:
+        storage = tensor.untyped_storage()
+        known = self._handles.get(storage)
+        if known is not None:
+            return known
+        number = len(self.run.sizes)
+        self.run.sizes.append(size(tensor) if size else int(storage.nbytes()))
+        self._handles[storage] = f"n{number}"
+        self._events.append(("alloc", number))
+        self._on_death(storage, ("free", number))
+        return f"n{number}"
+
+    def _on_death(self, target: Any, event: Event) -> None:
+        finalizer = weakref.finalize(target, lambda: self._events.append(event))
+        finalizer.atexit = False
+
+    def pack(self, tensor: Tensor) -> "_Saved":
+        number = len(self.run.saved)
+        self.run.saved.append(self.handle(tensor))
+        saved = _Saved(tensor)
+        self._on_death(saved, ("release", number))
+        return saved
+
+    # -- phases -----------------------------------------------------------
+
+    def begin(self) -> None:
+        """From here on what happens is the op's; preparations were not."""
+        self._events, self._kernels = [], []
+        self._recording = True
+
+    def finish_forward(self, results: list[Tensor]) -> None:
+        self.run.results = [self.handle(result) for result in results]
+        self.run.result_layouts = [Layout.of(result) for result in results]
+        self.run.forward, self._events = self._events, []
+        self.run.kernels_forward, self._kernels = self._kernels, []
+        self._first_backward = len(self.run.sizes)
+        self._recording = False
+
+    def gradient_of(self, operand: int, gradient: Tensor) -> None:
+        self.run.gradients[operand] = self.handle(gradient)
+        self.run.gradient_layouts[operand] = Layout.of(gradient)
+        self._held.append(gradient)
+
+    def finish_backward(self) -> None:
+        """Keeps frees of storages born in backward: older ones die with their
+        last reference (result, saved), which the replay counts."""
+        self.run.backward = [
+            event
+            for event in self._events
+            if event[0] != "free" or event[1] >= self._first_backward
+        ]
+        self.run.kernels_backward = self._kernels
+        self._events = []
+        self._recording = False
+
+
+class _Saved:
+    """What autograd keeps instead of a tensor; its death is the release."""
+
+    __slots__ = ("__weakref__", "tensor")
+
+    def __init__(self, tensor: Tensor) -> None:
+        self.tensor = tensor
+
+
+def _unpack(saved: _Saved) -> Tensor:
+    return saved.tensor
+
+
+class _Source(torch.autograd.Function):
+    @staticmethod
+    def forward(  # type: ignore[override]
+        ctx: Any, anchor: Tensor, recorder: _Recorder, number: int, layout: Layout
+    ) -> Tensor:
+        ctx.recorder, ctx.number = recorder, number
+        return recorder.labelled(layout.empty(), f"i{number}")
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor | None) -> Any:  # type: ignore[override]
+        if gradient is not None:
+            ctx.recorder.gradient_of(ctx.number, gradient)
+        return None, None, None, None
+
+
+class _Sink(torch.autograd.Function):
+    @staticmethod
+    def forward(  # type: ignore[override]
+        ctx: Any, recorder: _Recorder, gradients: list[Layout | None], *results: Any
+    ) -> Tensor:
+        ctx.recorder, ctx.gradients = recorder, gradients
+        ctx.set_materialize_grads(False)
+        return torch.empty(())
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> Any:  # type: ignore[override]
+        made = [
+            None
+            if layout is None
+            else ctx.recorder.labelled(layout.empty(), f"g{number}")
+            for number, layout in enumerate(ctx.gradients)
+        ]
+        ctx.recorder.begin()
+        return (None, None, *made)

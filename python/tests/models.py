@@ -1,0 +1,176 @@
+"""Small real models with random weights, and their batches, for all tests."""
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+Case = tuple[nn.Module, Any]
+VOCABULARY = 101
+
+
+class Mlp(nn.Module):
+    def __init__(self, width: int = 32, hidden: int = 64, dropout: float = 0.0) -> None:
+        super().__init__()
+        self.inner = nn.Linear(width, hidden)
+        self.outer = nn.Linear(hidden, width)
+        self.dropout = nn.Dropout(dropout)
+
+    def forward(self, x: Tensor, target: Tensor) -> Tensor:
+        h = F.relu(self.inner(x), inplace=True)
+        return F.mse_loss(self.outer(self.dropout(h)), target)
+
+
+class Block(nn.Module):
+    def __init__(self, cin: int, cout: int, stride: int) -> None:
+        super().__init__()
+        self.conv1 = nn.Conv2d(cin, cout, 3, stride, 1, bias=False)
+        self.bn1 = nn.BatchNorm2d(cout)
+        self.conv2 = nn.Conv2d(cout, cout, 3, 1, 1, bias=False)
+        self.bn2 = nn.BatchNorm2d(cout)
+        self.relu = nn.ReLU(inplace=True)
+        self.short = (
+            nn.Conv2d(cin, cout, 1, stride, bias=False)
+            if stride != 1 or cin != cout
+            else nn.Identity()
+        )
+
+    def forward(self, x: Tensor) -> Tensor:
+        y = self.relu(self.bn1(self.conv1(x)))
+        y = self.bn2(self.conv2(y))
+        y += self.short(x)
+        return self.relu(y)
+
+
+class ResNet(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.stem = nn.Sequential(
+            nn.Conv2d(3, 16, 3, padding=1, bias=False),
+            nn.BatchNorm2d(16),
+            nn.ReLU(inplace=True),
+            nn.MaxPool2d(2),
+        )
+        self.layers = nn.Sequential(Block(16, 16, 1), Block(16, 32, 2))
+        self.head = nn.Linear(32, 10)
+
+    def forward(self, x: Tensor, labels: Tensor) -> dict[str, Tensor]:
+        h = self.layers(self.stem(x)).mean((2, 3))
+        logits = self.head(h)
+        return {"loss": F.cross_entropy(logits, labels), "logits": logits}
+
+
+class Odd(nn.Module):
+    """Attention, convolution, gating, slices written in place, a no-grad scale."""
+
+    def __init__(self, width: int = 16) -> None:
+        super().__init__()
+        self.qkv = nn.Linear(width, 3 * width)
+        self.conv = nn.Conv1d(width, width, 3, padding=1, groups=2)
+        self.gate = nn.Linear(width, 2 * width)
+        self.out = nn.Linear(width, width)
+        self.scale = nn.Parameter(torch.ones(width))
+        self.register_buffer("steps", torch.zeros(()))
+
+    def forward(self, x: Tensor) -> Tensor:
+        q, k, v = self.qkv(x).chunk(3, -1)
+        weights = torch.softmax(q @ k.transpose(-2, -1) / q.shape[-1] ** 0.5, -1)
+        h = weights @ v + self.conv(x.transpose(1, 2)).transpose(1, 2)
+        a, b = self.gate(h).chunk(2, -1)
+        h = a * torch.sigmoid(b)
+        with torch.no_grad():
+            norm = h.abs().amax(-1, keepdim=True)
+            self.steps.add_(1.0)
+        shifted = torch.zeros_like(h)
+        shifted[:, 1:] = h[:, :-1]
+        shifted[:, 0] += 0.5
+        y = self.out(h / (norm + 1.0) + shifted) * self.scale
+        y[..., 0].mul_(2.0)
+        return y.square().mean()
+
+
+def mlp() -> Case:
+    return Mlp(), (torch.randn(8, 32), torch.randn(8, 32))
+
+
+def resnet() -> Case:
+    batch = {"x": torch.randn(4, 3, 16, 16), "labels": torch.randint(0, 10, (4,))}
+    return ResNet(), batch
+
+
+def odd() -> Case:
+    return Odd(), torch.randn(2, 6, 16)
+
+
+def gpt2(layers: int = 2, dropout: float = 0.0, batch: int = 2, length: int = 16) -> Case:
+    from transformers import GPT2Config, GPT2LMHeadModel
+
+    config = GPT2Config(
+        n_layer=layers, n_embd=32, n_head=4, vocab_size=VOCABULARY, n_positions=32,
+        resid_pdrop=dropout, embd_pdrop=dropout, attn_pdrop=dropout,
+        bos_token_id=0, eos_token_id=0,
+    )  # fmt: skip
+    ids = torch.randint(0, VOCABULARY, (batch, length))
+    return GPT2LMHeadModel(config), {"input_ids": ids, "labels": ids}
+
+
+def bert() -> Case:
+    from transformers import BertConfig, BertForMaskedLM
+
+    config = BertConfig(
+        num_hidden_layers=2, hidden_size=32, num_attention_heads=4,
+        intermediate_size=64, vocab_size=VOCABULARY, max_position_embeddings=32,
+        hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0,
+    )  # fmt: skip
+    ids = torch.randint(0, VOCABULARY, (2, 12))
+    mask = torch.ones_like(ids)
+    mask[1, 8:] = 0
+    return BertForMaskedLM(config), {
+        "input_ids": ids, "attention_mask": mask, "labels": ids,
+    }  # fmt: skip
+
+
+def vit() -> Case:
+    from transformers import ViTConfig, ViTForImageClassification
+
+    config = ViTConfig(
+        num_hidden_layers=2, hidden_size=32, num_attention_heads=4,
+        intermediate_size=64, image_size=16, patch_size=4, num_labels=5,
+        hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0,
+    )  # fmt: skip
+    labels = torch.randint(0, 5, (3,))
+    return ViTForImageClassification(config), {
+        "pixel_values": torch.randn(3, 3, 16, 16), "labels": labels,
+    }  # fmt: skip
+
+
+def llama() -> Case:
+    from transformers import LlamaConfig, LlamaForCausalLM
+
+    config = LlamaConfig(
+        num_hidden_layers=2, hidden_size=32, num_attention_heads=4,
+        num_key_value_heads=2, intermediate_size=48, vocab_size=VOCABULARY,
+        max_position_embeddings=32,
+    )  # fmt: skip
+    ids = torch.randint(0, VOCABULARY, (2, 12))
+    return LlamaForCausalLM(config), {"input_ids": ids, "labels": ids}
+
+
+def t5() -> Case:
+    from transformers import T5Config, T5ForConditionalGeneration
+
+    config = T5Config(
+        num_layers=1, d_model=32, d_kv=8, num_heads=4, d_ff=48, vocab_size=VOCABULARY,
+        dropout_rate=0.0, decoder_start_token_id=0,
+    )  # fmt: skip
+    ids = torch.randint(1, VOCABULARY, (2, 10))
+    labels = torch.randint(1, VOCABULARY, (2, 7))
+    return T5ForConditionalGeneration(config), {"input_ids": ids, "labels": labels}
+
+
+CASES: dict[str, Callable[[], Case]] = {
+    "mlp": mlp, "gpt2": gpt2, "bert": bert, "vit": vit, "resnet": resnet,
+    "llama": llama, "odd": odd, "t5": t5,
+}  # fmt: skip
