@@ -1,0 +1,167 @@
+#include "shardwright/planner/lives.h"
+
+#include <algorithm>
+
+namespace shardwright::planner {
+namespace {
+
+bool may_save(const OpClass& op_class, std::int32_t operand) {
+  return std::any_of(op_class.priced.begin(), op_class.priced.end(),
+                     [&](const PricedStrategy& p) {
+                       return p.footprint
+                           .saves_operand[static_cast<std::size_t>(operand)];
+                     });
+}
+
+bool may_save_result(const OpClass& op_class, std::int32_t result) {
+  return std::any_of(op_class.priced.begin(), op_class.priced.end(),
+                     [&](const PricedStrategy& p) {
+                       return p.footprint
+                           .saves_result[static_cast<std::size_t>(result)];
+                     });
+}
+
+bool is_output(const Model& model, ValueId value) {
+  const auto& outputs = model.graph->outputs;
+  return value == model.graph->loss ||
+         std::find(outputs.begin(), outputs.end(), value) != outputs.end();
+}
+
+void add_backward_need(const Model& model, OpId op, bool saves, Life& life) {
+  const std::int32_t region = model.recomputable_region(op);
+  const std::int32_t position = model.timeline.backward_of(op);
+  if (region == life.home_region) {
+    if (saves) life.internal_end = std::max(life.internal_end, position);
+    return;
+  }
+  if (saves) {
+    life.external_saved_end = std::max(life.external_saved_end, position);
+  }
+  if (region >= 0) {
+    life.external_held_end =
+        std::max({life.external_held_end, position,
+                  model.timeline.region_end[static_cast<std::size_t>(region)]});
+  }
+}
+
+void add_reader(const Model& model, const Reader& reader, Life& life);
+
+// Every reader of `value`, and of the results that share its storage.
+void add_readers(const Model& model, ValueId value, Life& life) {
+  const std::int32_t convert =
+      model.timeline.slot_of_conversion[value.index()];
+  if (convert >= 0) life.last_forward = std::max(life.last_forward, convert);
+  if (is_output(model, value)) {
+    life.last_forward =
+        static_cast<std::int32_t>(model.timeline.slots.size()) - 1;
+  }
+  for (const Reader& reader : model.readers[value.index()]) {
+    add_reader(model, reader, life);
+  }
+}
+
+void add_reader(const Model& model, const Reader& reader, Life& life) {
+  const OpClass& op_class = model.class_of(reader.op);
+  const std::int32_t slot = model.timeline.forward_of(reader.op);
+  life.last_forward = std::max(life.last_forward, slot);
+  if (model.recomputable_region(reader.op) == life.home_region) {
+    life.last_internal_slot = std::max(life.last_internal_slot, slot);
+  }
+  const ir::Op& op = model.graph->op(reader.op);
+  for (const std::int32_t k : reader.operands) {
+    add_backward_need(model, reader.op, may_save(op_class, k), life);
+    for (std::size_t r = 0; r < op.results.size(); ++r) {
+      if (op_class.result_alias[r] != k) continue;
+      if (may_save_result(op_class, static_cast<std::int32_t>(r))) {
+        add_backward_need(model, reader.op, true, life);
+      }
+      add_readers(model, op.results[r], life);
+    }
+  }
+}
+
+}  // namespace
+
+void Need::merge(const Need& other) {
+  internal = internal || other.internal;
+  external = std::max(external, other.external);
+}
+
+Life life_of_value(const Model& model, ValueId value) {
+  Life life;
+  const ir::Value& v = model.graph->value(value);
+  if (v.producer.valid()) {
+    life.home_slot = model.timeline.forward_of(v.producer);
+    life.home_region = model.recomputable_region(v.producer);
+    life.last_forward = life.home_slot;
+    life.last_internal_slot = life.home_slot;
+    if (may_save_result(model.class_of(v.producer), v.result_index)) {
+      life.internal_end = model.timeline.backward_of(v.producer);
+    }
+  }
+  add_readers(model, value, life);
+  return life;
+}
+
+Life life_of_copy(const Model& model, ValueId value) {
+  Life life;
+  life.home_slot = model.timeline.slot_of_conversion[value.index()];
+  if (life.home_slot < 0) return life;
+  life.home_region = model.recomputable_region(
+      model.timeline.slots[static_cast<std::size_t>(life.home_slot)].op);
+  life.last_forward = life.home_slot;
+  life.last_internal_slot = life.home_slot;
+  for (const Reader& reader : model.readers[value.index()]) {
+    add_reader(model, reader, life);
+  }
+  if (is_output(model, value)) {
+    life.last_forward =
+        static_cast<std::int32_t>(model.timeline.slots.size()) - 1;
+  }
+  return life;
+}
+
+Life life_of_use(const Model& model, OpId reader, ValueId parameter) {
+  Life life;
+  life.home_slot =
+      model.timeline.slot_of_use.at({reader.value, parameter.value});
+  life.home_region = model.recomputable_region(reader);
+  life.last_forward = life.home_slot;
+  life.last_internal_slot = life.home_slot;
+  for (const Reader& entry : model.readers[parameter.index()]) {
+    if (entry.op == reader) add_reader(model, entry, life);
+  }
+  return life;
+}
+
+Need need_of(const Model& model, OpId reader, std::int32_t operand,
+             const PricedStrategy& priced, bool recompute,
+             std::int32_t home_region) {
+  Need need;
+  const auto k = static_cast<std::size_t>(operand);
+  const std::int32_t region = model.recomputable_region(reader);
+  const bool saves = priced.footprint.saves_operand[k];
+  if (region == home_region) {
+    need.internal = saves;
+  } else {
+    need.external = recompute ? 2 : (saves ? 1 : 0);
+  }
+  // Results that share the operand's storage: their readers at their latest.
+  Life through;
+  through.home_region = home_region;
+  const ir::Op& op = model.graph->op(reader);
+  for (std::size_t r = 0; r < op.results.size(); ++r) {
+    if (priced.footprint.result_alias[r] != operand) continue;
+    if (priced.footprint.saves_result[r]) {
+      add_backward_need(model, reader, true, through);
+    }
+    add_readers(model, op.results[r], through);
+  }
+  need.merge(Need{through.internal_end >= 0,
+                  through.external_held_end >= 0
+                      ? 2
+                      : (through.external_saved_end >= 0 ? 1 : 0)});
+  return need;
+}
+
+}  // namespace shardwright::planner

@@ -1,0 +1,217 @@
+#include "shardwright/planner/make_plan.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+#include <optional>
+
+#include "shardwright/base/check.h"
+#include "shardwright/base/version.h"
+#include "shardwright/planner/assemble.h"
+#include "shardwright/planner/model.h"
+#include "shardwright/planner/problem.h"
+#include "shardwright/sim/replay.h"
+#include "shardwright/solver/evaluate.h"
+#include "shardwright/solver/solve.h"
+
+namespace shardwright::planner {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+double seconds_since(Clock::time_point start) {
+  return std::chrono::duration<double>(Clock::now() - start).count();
+}
+
+std::string position_text(const Model& model, std::int32_t position) {
+  const Timeline& timeline = model.timeline;
+  const auto name = [&](std::size_t slot) {
+    const Slot& entry = timeline.slots[slot];
+    if (entry.kind == Slot::Kind::kOp) return model.graph->op(entry.op).key;
+    return fmt::format("conversion of {}",
+                       model.graph->value(entry.value).name);
+  };
+  if (position >= timeline.optimizer_begin) return "the optimizer step";
+  const auto n = static_cast<std::int32_t>(timeline.slots.size());
+  if (position < n) {
+    return "forward of " + name(static_cast<std::size_t>(position));
+  }
+  for (std::size_t s = 0; s < timeline.slots.size(); ++s) {
+    if (timeline.backward[s] == position) return "backward of " + name(s);
+    if (timeline.recompute[s] == position) return "recompute of " + name(s);
+  }
+  return "the step";
+}
+
+tl::unexpected<Error> infeasible(const Model& model,
+                                 const solver::Answer& answer,
+                                 std::int64_t limit) {
+  if (answer.smallest_limit >= solver::kInfinite) {
+    return make_error(ErrorCode::kInfeasible,
+                      "[planner] no plan satisfies the pins together. Try: "
+                      "fewer pins; `shardwright explain` shows each op's "
+                      "strategies.");
+  }
+  return make_error(
+      ErrorCode::kInfeasible,
+      fmt::format("[planner] the memory limit of {} per device is too small "
+                  "on mesh {}: the smallest that works is {} (no plan of this "
+                  "search space needs less than {}); {} binds. Try: "
+                  "--memory {}, more devices, or a smaller batch.",
+                  human(Bytes(limit)), mesh::to_string(model.mesh),
+                  human(Bytes(answer.smallest_limit)),
+                  human(Bytes(answer.smallest_limit_bound)),
+                  position_text(model, answer.binding_position),
+                  human(Bytes(answer.smallest_limit))));
+}
+
+std::int64_t num_choices(const solver::ChoiceProblem& problem) {
+  std::int64_t count = 0;
+  for (const solver::Node& node : problem.nodes) {
+    count += static_cast<std::int64_t>(node.choices.size());
+  }
+  return count;
+}
+
+// Fills in what the judge says of the program.
+Result<bool> predict(const ir::Graph& graph, plan::Plan& plan) {
+  SW_ASSIGN_OR_RETURN(const sim::MemoryTimeline timeline,
+                      sim::replay(graph, plan));
+  SW_ASSIGN_OR_RETURN(plan.collectives, sim::count_collectives(graph, plan));
+  plan::Prediction& p = plan.predicted;
+  p.time_s = to_seconds(Picoseconds(plan.objective.cost_ps)).value;
+  p.peak_bytes = timeline.peak_bytes;
+  p.peak_at = timeline.peak_at;
+  p.parameters_bytes = timeline.parameters_bytes;
+  p.gradients_bytes = timeline.gradients_bytes;
+  p.optimizer_bytes = timeline.optimizer_bytes;
+  p.inputs_bytes = timeline.inputs_bytes;
+  p.activations_bytes =
+      std::max<std::int64_t>(0, timeline.peak_bytes - p.parameters_bytes -
+                                    p.optimizer_bytes - p.inputs_bytes);
+  for (const plan::CollectiveCount& count : plan.collectives) {
+    const std::int32_t axis = plan.mesh.axis_index(count.axis);
+    SW_ASSIGN_OR_RETURN(const mesh::CollectiveKind kind,
+                        mesh::parse_collective_kind(count.kind));
+    p.communication_s +=
+        static_cast<double>(count.count) *
+        mesh::collective_time(kind,
+                              plan.mesh.axes[static_cast<std::size_t>(axis)],
+                              Bytes(count.bytes))
+            .value;
+  }
+  p.compute_s = std::max(0.0, p.time_s - p.communication_s);
+  return true;
+}
+
+solver::SolveOptions solve_options(const PlanOptions& options) {
+  solver::SolveOptions out;
+  out.gap = options.gap;
+  out.time_limit_s = options.time_limit_s;
+  out.seed = options.seed;
+  out.interrupted = options.interrupted;
+  if (options.progress) {
+    out.progress = [report = options.progress](const solver::Progress& p) {
+      report(fmt::format("{}: cost {} bound {} after {:.1f} s", p.technique,
+                         p.cost, p.bound, p.seconds));
+    };
+  }
+  return out;
+}
+
+Result<plan::Plan> plan_on_mesh(const ir::Graph& graph,
+                                const mesh::DeviceMesh& mesh,
+                                const PlanOptions& options) {
+  const auto start = Clock::now();
+  SW_ASSIGN_OR_RETURN(const Model model, make_model(graph, mesh, options));
+  SW_ASSIGN_OR_RETURN(const PlanningProblem problem, make_problem(model));
+  const double built = seconds_since(start);
+  SW_RETURN_IF_ERROR(solver::validate(problem.choice));
+  const solver::Answer answer =
+      solver::solve(problem.choice, solve_options(options));
+  if (answer.status == solver::Status::kInfeasible) {
+    return infeasible(model, answer,
+                      options.memory_limit_bytes.value_or(0));
+  }
+  if (answer.choice.empty()) {
+    return make_error(ErrorCode::kInfeasible,
+                      fmt::format("[planner] no plan was found within {} s on "
+                                  "mesh {}. Try: a longer time limit, or more "
+                                  "memory.",
+                                  options.time_limit_s,
+                                  mesh::to_string(mesh)));
+  }
+  plan::Plan plan = assemble(model, problem, answer.choice);
+  plan.program_version = version();
+  plan.objective.cost_ps = answer.cost;
+  plan.objective.bound_ps = answer.bound;
+  plan.objective.status = std::string(solver::to_string(answer.status));
+  plan.objective.covers = fmt::format(
+      "mesh {}; regions recomputed whole or not at all; lives of views at "
+      "their latest; separable time model without overlap",
+      mesh::to_string(mesh));
+  plan.solver = {{"nodes", problem.choice.nodes.size()},
+                 {"choices", num_choices(problem.choice)},
+                 {"edges", problem.choice.edges.size()},
+                 {"positions", problem.choice.num_positions},
+                 {"build_s", built},
+                 {"total_s", seconds_since(start)},
+                 {"techniques", answer.techniques},
+                 {"peak_of_rows_bytes", answer.peak}};
+  SW_RETURN_IF_ERROR(predict(graph, plan));
+  if (options.memory_limit_bytes) {
+    SW_CHECK(plan.predicted.peak_bytes <= *options.memory_limit_bytes,
+             fmt::format("the judge finds a peak of {} bytes at {}, the rows "
+                         "{}, limit {}",
+                         plan.predicted.peak_bytes, plan.predicted.peak_at,
+                         answer.peak, *options.memory_limit_bytes));
+  }
+  return plan;
+}
+
+}  // namespace
+
+Result<plan::Plan> make_plan(const ir::Graph& graph,
+                             const std::vector<mesh::DeviceMesh>& meshes,
+                             const std::string& cluster,
+                             const PlanOptions& options) {
+  if (meshes.empty()) {
+    return make_error(ErrorCode::kInvalidMesh,
+                      "[planner] there is no mesh to plan on");
+  }
+  std::optional<plan::Plan> best;
+  std::optional<Error> failure;
+  for (const mesh::DeviceMesh& mesh : meshes) {
+    SW_RETURN_IF_ERROR(mesh::validate(mesh));
+    if (options.progress) {
+      options.progress(fmt::format("mesh {}", mesh::to_string(mesh)));
+    }
+    Result<plan::Plan> plan = plan_on_mesh(graph, mesh, options);
+    if (!plan) {
+      // One mesh that cannot hold the model does not end the search.
+      if (plan.error().code != ErrorCode::kInfeasible) {
+        return tl::unexpected(plan.error());
+      }
+      if (!failure) failure = plan.error();
+      continue;
+    }
+    plan->cluster = cluster;
+    if (!best || plan->objective.cost_ps < best->objective.cost_ps) {
+      best = std::move(*plan);
+    }
+  }
+  if (!best) return tl::unexpected(*failure);
+  return std::move(*best);
+}
+
+Result<solver::ChoiceProblem> make_choice_problem(const ir::Graph& graph,
+                                                  const mesh::DeviceMesh& mesh,
+                                                  const PlanOptions& options) {
+  SW_RETURN_IF_ERROR(mesh::validate(mesh));
+  SW_ASSIGN_OR_RETURN(const Model model, make_model(graph, mesh, options));
+  SW_ASSIGN_OR_RETURN(PlanningProblem problem, make_problem(model));
+  return std::move(problem.choice);
+}
+
+}  // namespace shardwright::planner

@@ -1,0 +1,216 @@
+#include "shardwright/planner/model.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+#include <set>
+
+#include "shardwright/cost/kernel_time.h"
+#include "shardwright/mesh/device_mesh.h"
+#include "shardwright/rules/rule.h"
+
+namespace shardwright::planner {
+namespace {
+
+using sharding::Port;
+
+std::string class_key(const ir::Graph& graph, const ir::Op& op) {
+  std::string key = fmt::format("{}{}|{}", op.name, op.attrs.dump(), op.record);
+  for (std::size_t i = 0; i < op.operands.size(); ++i) {
+    const ir::Value& value = graph.value(op.operands[i]);
+    // Equal operands (x * x) must be seen as one reader.
+    std::size_t same = i;
+    for (std::size_t j = 0; j < i; ++j) {
+      if (op.operands[j] == op.operands[i]) same = std::min(same, j);
+    }
+    key += fmt::format("|{}:{}[{}]{}{}", op.operand_args[i],
+                       to_string(value.dtype), fmt::join(value.shape, ","),
+                       value.requires_grad ? "g" : "", same);
+  }
+  for (const ValueId id : op.results) {
+    const ir::Value& value = graph.value(id);
+    key += fmt::format(">{}[{}]{}", to_string(value.dtype),
+                       fmt::join(value.shape, ","),
+                       value.requires_grad ? "g" : "");
+  }
+  return key;
+}
+
+std::string compute_dtype(const ir::Graph& graph, const ir::Op& op) {
+  for (const ValueId id : op.results) {
+    if (ir::is_floating(graph.value(id).dtype)) {
+      return std::string(to_string(graph.value(id).dtype));
+    }
+  }
+  return "float32";
+}
+
+// An op that reads a tensor twice must take it in one port.
+bool ports_agree(const ir::Op& op, const strategy::Strategy& strategy) {
+  for (std::size_t i = 0; i < op.operands.size(); ++i) {
+    for (std::size_t j = 0; j < i; ++j) {
+      if (op.operands[i] == op.operands[j] &&
+          strategy.operands[i] != strategy.operands[j]) {
+        return false;
+      }
+    }
+  }
+  return true;
+}
+
+Result<OpClass> make_class(const ir::Graph& graph, const ir::Op& op,
+                           const mesh::DeviceMesh& mesh,
+                           std::vector<std::string>& warnings) {
+  OpClass out;
+  if (op.record < 0 ||
+      static_cast<std::size_t>(op.record) >= graph.records.size()) {
+    return make_error(ErrorCode::kInvalidGraph,
+                      fmt::format("[planner] op '{}' has no profile record. "
+                                  "Try: profile the graph before planning.",
+                                  op.key));
+  }
+  SW_ASSIGN_OR_RETURN(
+      cost::Record record,
+      cost::record_from_json(
+          graph.records[static_cast<std::size_t>(op.record)],
+          fmt::format("record of op '{}'", op.key)));
+  out.record = std::make_shared<const cost::Record>(std::move(record));
+  const std::optional<rules::Rule> rule = rules::rule_of(graph, op);
+  out.set = strategy::enumerate_strategies(graph, op, rule, mesh);
+  if (!out.set.has_rule) {
+    warnings.push_back(fmt::format(
+        "no sharding rule for {} (op '{}'): it runs replicated", op.name,
+        op.key));
+  }
+  const std::string dtype = compute_dtype(graph, op);
+  for (std::size_t s = 0; s < out.set.strategies.size(); ++s) {
+    const strategy::Strategy& choice = out.set.strategies[s];
+    const cost::Record* local = out.record->of_variant(choice.variant);
+    if (local == nullptr || !ports_agree(op, choice)) continue;
+    const bool split =
+        std::any_of(choice.factor_of_axis.begin(), choice.factor_of_axis.end(),
+                    [](std::int32_t f) { return f >= 0; });
+    if (split && !local->scalable) continue;
+    PricedStrategy priced;
+    priced.index = static_cast<std::int32_t>(s);
+    priced.footprint =
+        cost::footprint_of(*local, choice.local_factors, op.operands.size(),
+                           op.results.size());
+    Seconds forward = cost::kernels_time(
+        local->kernels_forward, choice.local_factors, mesh.device, dtype);
+    Seconds backward = cost::kernels_time(
+        local->kernels_backward, choice.local_factors, mesh.device, dtype);
+    for (const strategy::InternalCollective& item : choice.collectives) {
+      const Seconds time = mesh::collective_time(
+          item.kind, mesh.axes[static_cast<std::size_t>(item.axis)],
+          item.bytes);
+      (item.backward ? backward : forward) += time;
+    }
+    priced.forward = to_picoseconds(forward);
+    priced.backward = to_picoseconds(backward);
+    out.priced.push_back(std::move(priced));
+  }
+  if (out.priced.empty()) {
+    return make_error(ErrorCode::kInvalidGraph,
+                      fmt::format("[planner] op '{}' ({}) has no strategy that "
+                                  "can be priced",
+                                  op.key, op.name));
+  }
+  out.result_alias = out.priced.front().footprint.result_alias;
+  out.saves_anything = std::any_of(
+      out.priced.begin(), out.priced.end(),
+      [](const PricedStrategy& p) { return p.footprint.saves_anything; });
+  return out;
+}
+
+Result<bool> make_classes(const ir::Graph& graph, Model& model) {
+  std::map<std::string, std::int32_t> known;
+  std::set<std::string> warned;
+  for (const ir::Op& op : graph.ops) {
+    const auto [entry, fresh] = known.emplace(
+        class_key(graph, op), static_cast<std::int32_t>(known.size()));
+    if (fresh) {
+      std::vector<std::string> warnings;
+      SW_ASSIGN_OR_RETURN(OpClass made,
+                          make_class(graph, op, model.mesh, warnings));
+      model.classes.push_back(std::move(made));
+      for (std::string& text : warnings) {
+        if (warned.insert(op.name).second) {
+          model.warnings.push_back(std::move(text));
+        }
+      }
+    }
+    model.class_of_op.push_back(entry->second);
+  }
+  return true;
+}
+
+void find_readers(const ir::Graph& graph, Model& model) {
+  model.readers.resize(graph.values.size());
+  for (std::size_t i = 0; i < graph.ops.size(); ++i) {
+    const ir::Op& op = graph.ops[i];
+    for (std::size_t k = 0; k < op.operands.size(); ++k) {
+      auto& list = model.readers[op.operands[k].index()];
+      if (list.empty() || list.back().op != OpId(i)) {
+        list.push_back(Reader{OpId(i), {}});
+      }
+      list.back().operands.push_back(static_cast<std::int32_t>(k));
+    }
+  }
+}
+
+// Effects run once: a region that mutates a buffer is never run again.
+// A region that saves nothing has nothing to recompute.
+void find_recomputable(const ir::Graph& graph, Model& model) {
+  model.last_saver_slot.assign(model.regions.size(), -1);
+  for (std::size_t r = 0; r < model.regions.size(); ++r) {
+    bool allowed = model.options.recompute;
+    for (std::int32_t i = model.regions[r].first_op;
+         i < model.regions[r].last_op; ++i) {
+      const OpId op(i);
+      if (graph.op(op).effect) allowed = false;
+      if (model.class_of(op).saves_anything) {
+        model.last_saver_slot[r] = model.timeline.forward_of(op);
+      }
+    }
+    if (model.last_saver_slot[r] < 0) allowed = false;
+    model.recomputable.push_back(allowed);
+  }
+}
+
+}  // namespace
+
+std::int32_t Model::recomputable_region(OpId op) const {
+  if (!op.valid()) return -1;
+  const std::int32_t region = timeline.region_of_op[op.index()];
+  if (region < 0 || !recomputable[static_cast<std::size_t>(region)]) return -1;
+  return region;
+}
+
+Result<Model> make_model(const ir::Graph& graph, const mesh::DeviceMesh& mesh,
+                         const PlanOptions& options) {
+  Model model;
+  model.graph = &graph;
+  model.mesh = mesh;
+  model.options = options;
+  SW_ASSIGN_OR_RETURN(model.optimizer, cost::optimizer_of(options.optimizer));
+  SW_RETURN_IF_ERROR(make_classes(graph, model));
+  find_readers(graph, model);
+  model.regions = find_regions(graph);
+  model.timeline = make_timeline(graph, model.regions);
+  find_recomputable(graph, model);
+  model.converter = std::make_shared<sharding::Converter>(mesh);
+  return model;
+}
+
+std::int64_t local_bytes(const ir::Value& value, const sharding::Port& port,
+                         const mesh::DeviceMesh& mesh) {
+  const auto shape = sharding::local_shape(
+      value.shape, sharding::forward_spec(port, value.shape.size()), mesh, {});
+  std::int64_t count = 1;
+  for (const std::int64_t size : shape) count *= size;
+  return count * ir::size_of(value.dtype);
+}
+
+}  // namespace shardwright::planner

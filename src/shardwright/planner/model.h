@@ -1,0 +1,83 @@
+// Model: graph, mesh and everything that is derived once before the choice
+// problem is written: op classes with their strategies and costs, readers,
+// alias closures, the timeline.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "shardwright/cost/footprint.h"
+#include "shardwright/cost/optimizer.h"
+#include "shardwright/cost/record.h"
+#include "shardwright/ir/graph.h"
+#include "shardwright/mesh/device_mesh.h"
+#include "shardwright/planner/options.h"
+#include "shardwright/planner/regions.h"
+#include "shardwright/planner/timeline.h"
+#include "shardwright/sharding/converter.h"
+#include "shardwright/sharding/port.h"
+#include "shardwright/strategy/strategy.h"
+
+namespace shardwright::planner {
+
+// A strategy with what it costs at local sizes.
+struct PricedStrategy {
+  std::int32_t index = 0;  // into OpClass::set.strategies
+  cost::Footprint footprint;
+  Picoseconds forward;   // kernels and internal collectives
+  Picoseconds backward;
+};
+
+// Ops that are equal in all that decides strategies and costs share a class.
+struct OpClass {
+  strategy::StrategySet set;
+  std::vector<PricedStrategy> priced;
+  std::shared_ptr<const cost::Record> record;
+  // From the record at full size: operand whose storage result r shares, -1.
+  std::vector<std::int32_t> result_alias;
+  bool saves_anything = false;
+};
+
+// A reader of a value: op and operand position(s).
+struct Reader {
+  OpId op;
+  std::vector<std::int32_t> operands;  // positions that read the value
+};
+
+struct Model {
+  const ir::Graph* graph = nullptr;
+  mesh::DeviceMesh mesh;
+  PlanOptions options;
+  cost::Optimizer optimizer;
+  std::vector<RegionRange> regions;
+  std::vector<bool> recomputable;  // per region
+  Timeline timeline;
+  std::vector<OpClass> classes;
+  std::vector<std::int32_t> class_of_op;
+  std::vector<std::vector<Reader>> readers;  // per value, in op order
+  // Last slot of a region whose op saves a tensor: recompute stops there.
+  std::vector<std::int32_t> last_saver_slot;
+  std::vector<std::string> warnings;
+  // Cached conversions; logically part of the input.
+  std::shared_ptr<sharding::Converter> converter;
+
+  [[nodiscard]] const OpClass& class_of(OpId op) const {
+    return classes[static_cast<std::size_t>(class_of_op[op.index()])];
+  }
+  // Region of an op if it may be recomputed, else -1.
+  [[nodiscard]] std::int32_t recomputable_region(OpId op) const;
+};
+
+// Errors: kInvalidGraph (an op without a profile record), kInvalidArgument
+// (optimizer, pins that match nothing).
+Result<Model> make_model(const ir::Graph& graph, const mesh::DeviceMesh& mesh,
+                         const PlanOptions& options);
+
+// Local bytes of a value at a port, on coordinate 0.
+std::int64_t local_bytes(const ir::Value& value, const sharding::Port& port,
+                         const mesh::DeviceMesh& mesh);
+
+}  // namespace shardwright::planner

@@ -1,0 +1,78 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "shardwright/planner/passes/nodes.h"
+#include "shardwright/planner/passes/price.h"
+#include "shardwright/planner/pins.h"
+
+namespace shardwright::planner {
+namespace {
+
+solver::Choice choice_of(const Model& model, OpId op,
+                         const PricedStrategy& priced, bool recompute) {
+  const Timeline& timeline = model.timeline;
+  const std::int32_t slot = timeline.forward_of(op);
+  const std::int32_t backward = timeline.backward_of(op);
+  const cost::Footprint& footprint = priced.footprint;
+  solver::Choice out;
+  out.cost = priced.forward.value + priced.backward.value;
+  add_interval(out.intervals, slot, slot, footprint.forward_temporary);
+  add_interval(out.intervals, backward, backward,
+               footprint.backward_temporary);
+  if (!recompute) {
+    add_interval(out.intervals, slot, backward, footprint.internal_bytes);
+    return out;
+  }
+  const std::int32_t again = timeline.recompute[static_cast<std::size_t>(slot)];
+  add_interval(out.intervals, slot, slot, footprint.internal_bytes);
+  if (runs_again(model, slot)) {
+    out.cost += priced.forward.value;
+    add_interval(out.intervals, again, again, footprint.forward_temporary);
+    add_interval(out.intervals, again, backward, footprint.internal_bytes);
+  }
+  return out;
+}
+
+}  // namespace
+
+Result<bool> add_op_nodes(const Model& model, PlanningProblem& problem) {
+  const ir::Graph& graph = *model.graph;
+  problem.op_choices.resize(graph.ops.size());
+  for (std::size_t i = 0; i < graph.ops.size(); ++i) {
+    const OpId op(i);
+    const OpClass& op_class = model.class_of(op);
+    const std::int32_t region = model.recomputable_region(op);
+    SW_ASSIGN_OR_RETURN(const std::vector<bool> fates,
+                        allowed_fates(model, region));
+    solver::Node node;
+    node.name = graph.ops[i].key;
+    for (std::size_t p = 0; p < op_class.priced.size(); ++p) {
+      const PricedStrategy& priced = op_class.priced[p];
+      const strategy::Strategy& choice =
+          op_class.set.strategies[static_cast<std::size_t>(priced.index)];
+      SW_ASSIGN_OR_RETURN(const bool allowed,
+                          placement_allowed(model, op, choice));
+      if (!allowed) continue;
+      for (const bool recompute : fates) {
+        node.choices.push_back(choice_of(model, op, priced, recompute));
+        problem.op_choices[i].push_back(
+            OpChoice{static_cast<std::int32_t>(p), recompute});
+      }
+    }
+    if (node.choices.empty()) {
+      return make_error(
+          ErrorCode::kInvalidArgument,
+          fmt::format("[planner] no strategy of op '{}' ({}) satisfies the "
+                      "placement pins. Try: `shardwright explain` for its "
+                      "strategies, or a narrower pin.",
+                      graph.ops[i].key, graph.ops[i].name));
+    }
+    problem.node_of_op.push_back(
+        static_cast<std::int32_t>(problem.choice.nodes.size()));
+    problem.choice.nodes.push_back(std::move(node));
+  }
+  return true;
+}
+
+}  // namespace shardwright::planner

@@ -1,0 +1,79 @@
+#include "shardwright/planner/passes/price.h"
+
+#include "shardwright/cost/collective_memory.h"
+
+namespace shardwright::planner {
+namespace {
+
+std::int64_t bytes_at(const Model& model, const ir::Value& value,
+                      const sharding::ShardingSpec& spec) {
+  std::int64_t count = 1;
+  for (const std::int64_t size :
+       sharding::local_shape(value.shape, spec, model.mesh, {})) {
+    count *= size;
+  }
+  return count * ir::size_of(value.dtype);
+}
+
+std::int64_t temporary(const Model& model, const ir::Value& value,
+                       const sharding::ShardingSpec& from,
+                       const sharding::Conversion& conversion) {
+  return cost::conversion_transient(conversion.steps, from, value.shape,
+                                    ir::size_of(value.dtype), model.mesh);
+}
+
+}  // namespace
+
+PortConversion convert_port(const Model& model, const ir::Value& value,
+                            const sharding::Port& from,
+                            const sharding::Port& to) {
+  PortConversion out;
+  const std::size_t rank = value.shape.size();
+  const std::int64_t element = ir::size_of(value.dtype);
+  const auto from_spec = sharding::forward_spec(from, rank);
+  const auto to_spec = sharding::forward_spec(to, rank);
+  out.forward =
+      model.converter->find(from_spec, to_spec, value.shape, element);
+  if (out.forward == nullptr) return out;
+  out.forward_time = to_picoseconds(out.forward->time);
+  out.forward_temporary =
+      temporary(model, value, from_spec, *out.forward);
+  if (value.requires_grad) {
+    const auto given = sharding::gradient_spec(to, rank);
+    const auto taken = sharding::gradient_spec(from, rank);
+    out.backward = model.converter->find(given, taken, value.shape, element);
+    if (out.backward == nullptr) return out;
+    out.backward_time = to_picoseconds(out.backward->time);
+    out.backward_temporary =
+        temporary(model, value, given, *out.backward);
+  }
+  out.possible = true;
+  return out;
+}
+
+std::int64_t gradient_bytes(const Model& model, const ir::Value& value,
+                            const sharding::Port& port) {
+  if (!value.requires_grad) return 0;
+  return bytes_at(model, value,
+                  sharding::gradient_spec(port, value.shape.size()));
+}
+
+void add_interval(std::vector<solver::MemoryInterval>& out, std::int32_t first,
+                  std::int32_t last, std::int64_t bytes) {
+  if (bytes <= 0 || last < first) return;
+  out.push_back(solver::MemoryInterval{first, last + 1, bytes});
+}
+
+bool runs_again(const Model& model, std::int32_t slot) {
+  const Slot& entry = model.timeline.slots[static_cast<std::size_t>(slot)];
+  if (entry.region < 0) return false;
+  const auto region = static_cast<std::size_t>(entry.region);
+  return model.recomputable[region] &&
+         slot <= model.last_saver_slot[region];
+}
+
+sharding::Port replicated(const Model& model) {
+  return sharding::Port(model.mesh.axes.size());
+}
+
+}  // namespace shardwright::planner

@@ -1,0 +1,140 @@
+#include "shardwright/planner/pins.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+namespace shardwright::planner {
+namespace {
+
+// "..." fills the spec with unsplit dims up to the tensor's rank.
+Result<sharding::ShardingSpec> pinned_spec(const Model& model, const Pin& pin,
+                                           std::size_t rank) {
+  std::string text = pin.spec;
+  const auto dots = text.find("...");
+  if (dots != std::string::npos) {
+    const auto open = text.find('[');
+    const auto commas =
+        open == std::string::npos
+            ? 0
+            : std::count(text.begin() + static_cast<std::ptrdiff_t>(open),
+                         text.begin() + static_cast<std::ptrdiff_t>(dots), ',');
+    const auto given = static_cast<std::size_t>(commas);
+    std::vector<std::string> rest(rank > given ? rank - given : 0, "-");
+    std::string fill = fmt::format("{}", fmt::join(rest, ", "));
+    if (fill.empty()) {
+      // Nothing is left: drop the comma before the dots as well.
+      const auto comma = text.rfind(',', dots);
+      const auto from = comma == std::string::npos ? dots : comma;
+      text = text.substr(0, from) + text.substr(dots + 3);
+    } else {
+      text.replace(dots, 3, fill);
+    }
+  }
+  auto spec = sharding::parse_spec(text, model.mesh);
+  if (!spec) {
+    return make_error(ErrorCode::kInvalidArgument,
+                      fmt::format("[planner] pin '{}': {}", pin.target,
+                                  spec.error().message));
+  }
+  return *spec;
+}
+
+bool matches_op(const Pin& pin, const ir::Op& op) {
+  return pin.kind == Pin::Kind::kPlacement &&
+         (glob_match(pin.target, op.key) || glob_match(pin.target, op.module));
+}
+
+bool matches_parameter(const Pin& pin, const ir::Value& parameter) {
+  return pin.kind == Pin::Kind::kStorage &&
+         std::any_of(parameter.names.begin(), parameter.names.end(),
+                     [&](const std::string& name) {
+                       return glob_match(pin.target, name);
+                     });
+}
+
+bool matches_region(const Pin& pin, const RegionRange& region) {
+  return pin.kind == Pin::Kind::kRecompute &&
+         glob_match(pin.target, region.name);
+}
+
+}  // namespace
+
+Result<std::vector<bool>> allowed_fates(const Model& model,
+                                        std::int32_t region) {
+  if (region < 0) return std::vector<bool>{false};
+  for (const Pin& pin : model.options.pins) {
+    if (matches_region(pin, model.regions[static_cast<std::size_t>(region)])) {
+      return std::vector<bool>{pin.spec == "true"};
+    }
+  }
+  return std::vector<bool>{false, true};
+}
+
+Result<bool> placement_allowed(const Model& model, OpId op,
+                               const strategy::Strategy& strategy) {
+  const ir::Op& entry = model.graph->op(op);
+  for (const Pin& pin : model.options.pins) {
+    if (!matches_op(pin, entry)) continue;
+    for (std::size_t r = 0; r < entry.results.size(); ++r) {
+      const std::size_t rank =
+          model.graph->value(entry.results[r]).shape.size();
+      // A pin with more dims than the tensor speaks of other tensors.
+      auto wanted = pinned_spec(model, pin, rank);
+      if (!wanted) return tl::unexpected(wanted.error());
+      if (wanted->dims.size() != rank) continue;
+      if (sharding::forward_spec(strategy.results[r], rank) != *wanted) {
+        return false;
+      }
+    }
+  }
+  return true;
+}
+
+Result<bool> storage_allowed(const Model& model, const ir::Value& parameter,
+                             const sharding::Port& storage) {
+  for (const Pin& pin : model.options.pins) {
+    if (!matches_parameter(pin, parameter)) continue;
+    const std::size_t rank = parameter.shape.size();
+    SW_ASSIGN_OR_RETURN(const sharding::ShardingSpec wanted,
+                        pinned_spec(model, pin, rank));
+    return wanted.dims.size() == rank &&
+           sharding::forward_spec(storage, rank) == wanted;
+  }
+  return true;
+}
+
+Result<bool> check_pins(const Model& model) {
+  const ir::Graph& graph = *model.graph;
+  for (const Pin& pin : model.options.pins) {
+    bool found = false;
+    for (const ir::Op& op : graph.ops) found = found || matches_op(pin, op);
+    for (const ir::Value& value : graph.values) {
+      if (value.kind != ir::ValueKind::kParameter) continue;
+      found = found || matches_parameter(pin, value);
+    }
+    for (std::size_t r = 0; r < model.regions.size(); ++r) {
+      if (!matches_region(pin, model.regions[r])) continue;
+      if (pin.spec == "true" && !model.recomputable[r]) {
+        return make_error(
+            ErrorCode::kInvalidArgument,
+            fmt::format("[planner] pin '{}': region '{}' cannot be "
+                        "recomputed (it changes a buffer, saves nothing, or "
+                        "recompute is off)",
+                        pin.target, model.regions[r].name));
+      }
+      found = true;
+    }
+    if (!found) {
+      return make_error(
+          ErrorCode::kInvalidArgument,
+          fmt::format("[planner] pin '{}' matches nothing in the model. Try: "
+                      "a module path such as 'transformer.h.0.mlp', or a glob "
+                      "such as '*.weight'.",
+                      pin.target));
+    }
+  }
+  return true;
+}
+
+}  // namespace shardwright::planner

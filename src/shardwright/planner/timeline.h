@@ -1,0 +1,55 @@
+// Timeline: the linear order of steps and the positions of the time axis.
+//
+// Slots, in order, for op j: one per parameter operand (its use), one per value
+// first read by j (its conversion), then the op. Positions: forward 0..n-1;
+// then, from the last stretch of slots to the first, the stretch's recompute
+// positions (forward order, only for regions) and its backward positions
+// (reversed); then one position per parameter for the optimizer. Lives are
+// closed. (DESIGN: "time axis".)
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <utility>
+#include <vector>
+
+#include "shardwright/ir/graph.h"
+#include "shardwright/planner/regions.h"
+
+namespace shardwright::planner {
+
+struct Slot {
+  enum class Kind { kUse, kConvert, kOp };
+  Kind kind = Kind::kOp;
+  OpId op;                    // the op; reader of a use; invalid: graph output
+  ValueId value;              // kUse, kConvert
+  std::int32_t region = -1;
+};
+
+struct Timeline {
+  std::vector<Slot> slots;
+  std::vector<std::int32_t> slot_of_op;
+  std::vector<std::int32_t> slot_of_conversion;  // per value, -1: never read
+  std::map<std::pair<std::int32_t, std::int32_t>, std::int32_t>
+      slot_of_use;  // (op, parameter value) -> slot
+  std::vector<std::int32_t> region_of_op;
+  std::vector<std::int32_t> recompute;  // per slot, -1 outside regions
+  std::vector<std::int32_t> backward;   // per slot
+  // Per region: last position of its backward; inputs of a recomputed region
+  // are held until then.
+  std::vector<std::int32_t> region_end;
+  std::int32_t optimizer_begin = 0;
+  std::int32_t num_positions = 0;
+
+  [[nodiscard]] std::int32_t forward_of(OpId op) const {
+    return slot_of_op[op.index()];
+  }
+  [[nodiscard]] std::int32_t backward_of(OpId op) const {
+    return backward[static_cast<std::size_t>(slot_of_op[op.index()])];
+  }
+};
+
+Timeline make_timeline(const ir::Graph& graph,
+                       const std::vector<RegionRange>& regions);
+
+}  // namespace shardwright::planner
