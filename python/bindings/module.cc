@@ -7,4 +7,6 @@ NB_MODULE(_core, module) {
   module.doc() = "The C++ core of shardwright: functions of JSON text.";
   register_internal_error();
   bind_base(module);
+  bind_rules(module);
+  bind_planner(module);
 }
