@@ -1,0 +1,46 @@
+// Embedding: rows of the weight chosen by indices. Indices and features are
+// free; a split vocabulary needs the special implementation in which each rank
+// looks up the rows it has and the results are summed.
+#include <fmt/format.h>
+
+#include "shardwright/rules/builder.h"
+#include "shardwright/rules/registry.h"
+
+namespace shardwright::rules {
+namespace {
+
+std::optional<Rule> embedding(const OpView& op) {
+  const std::int32_t indices = op.position("indices");
+  if (op.attr_bool("sparse", false) || indices < 0 ||
+      op.operand(0).shape.size() != 2) {
+    return std::nullopt;
+  }
+  const Shape& weight = op.operand(0).shape;
+  const auto rank = static_cast<std::int64_t>(
+      op.operand(static_cast<std::size_t>(indices)).shape.size());
+  RuleBuilder rule(op, "embedding");
+  // Gradients scaled by how often an index occurs in the whole batch need it
+  // on one rank.
+  const bool counts = op.attr_bool("scale_grad_by_freq", false);
+  for (std::int64_t d = 0; d < rank && !counts; ++d) {
+    rule.free_dim(indices, d, d, fmt::format("batch{}", d));
+  }
+  const std::int32_t hidden = rule.factor("hidden", weight[1]);
+  rule.operand(0, 1, hidden).result(0, rank, hidden);
+  if (!counts) {
+    const std::int32_t vocabulary = rule.contracted("vocabulary", weight[0]);
+    rule.operand(0, 0, vocabulary);
+    rule.at(vocabulary).variant = "vocab_parallel_embedding";
+    rule.variant_arg("size", weight[0]);
+    rule.variant_arg("padding_idx", op.attr_int("padding_idx", -1));
+  }
+  return rule.term({0}).build();
+}
+
+}  // namespace
+
+void add_embedding_rules(Registry& registry) {
+  registry.add({"embedding"}, embedding);
+}
+
+}  // namespace shardwright::rules
