@@ -187,10 +187,12 @@ class _Generator:
         inside, later = steps[start:stop], steps[stop:]
         made = [b for s in inside for b in _writes(s)]
         inputs = _unique(b for s in inside for b in _reads(s) if b not in set(made))
+        state = [b for b in inputs if self._is_buffer(b)]
+        others = ["step", *(b for b in inputs if b not in state)]
         wanted = {b for s in later for b in _reads(s)} | set(self._results())
         outputs = [b for b in made if b in wanted]
         body = _Frame()
-        for buffer in ["step", *inputs]:
+        for buffer in [*state, *others]:
             body.placeholder(buffer)
         for step in inside:
             self._emit(body, step, recomputed=True)
@@ -200,7 +202,8 @@ class _Generator:
         name = f"region_{region}"
         self.root.add_module(name, fx.GraphModule(nn.Module(), body.graph, name))
         module = frame.graph.create_node("get_attr", name, name=name)
-        arguments = [module, *(self._node(frame, b) for b in ["step", *inputs])]
+        held = tuple(self._node(frame, b) for b in state)
+        arguments = [module, held, *(self._node(frame, b) for b in others)]
         call = frame.call(f"{name}_out", recompute, arguments)
         self._notes_region(region, call)
         if len(outputs) == 1:
@@ -210,6 +213,9 @@ class _Generator:
             frame.nodes[buffer] = frame.call(
                 _identifier(buffer), operator.getitem, (call, index)
             )
+
+    def _is_buffer(self, name: str) -> bool:
+        return name in self.values and self.values[name]["kind"] == "buffer"
 
     def _notes_region(self, region: int, call: fx.Node) -> None:
         names = {r["id"]: r.get("name", "") for r in self.plan["regions"]}

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
+from functools import partial
 from typing import Any
 
 from torch import Tensor
@@ -27,8 +28,14 @@ def recomputing() -> bool:
     return current_phase() == "recompute"
 
 
-def recompute(region: Callable[..., Any], *args: Any) -> Any:
-    """region(*args), run again at its backward instead of kept."""
+def recompute(
+    region: Callable[..., Any], state: tuple[Tensor, ...], *args: Any
+) -> Any:
+    """region(*state, *args), run again at its backward instead of kept.
+
+    `state` are buffers that the region changes: held as they are, while a
+    change of one of the `args` before the second run is an error.
+    """
     axes = _axes.current()
 
     @contextmanager
@@ -40,7 +47,7 @@ def recompute(region: Callable[..., Any], *args: Any) -> Any:
         return nullcontext(), again()
 
     return checkpoint(
-        region,
+        partial(region, *state),
         *args,
         use_reentrant=False,
         preserve_rng_state=False,
