@@ -1,0 +1,149 @@
+"""Layout conversions of a plan as one differentiable function.
+
+A plan decides the forward steps and the backward steps apart (the cheapest way
+back need not mirror the way forth), so both are arguments and nothing is
+derived. A step is a plain tuple, readable in generated code:
+
+    ("all_gather", axis, dim, size)      ("reduce_scatter", axis, dim)
+    ("all_reduce", axis)                 ("slice", axis, dim)
+    ("make_partial", axis)               ("all_to_all", axis, dim, to_dim, size)
+
+`size` is the local size of `dim` after the step. Without forward steps the
+result is a view of x. Memory of a list of steps: `x` lives throughout (its
+owner holds it), of the intermediate results at most two at a time; per step
+see `collectives`.
+
+Gathering again instead of saving: the result of `convert(..., regather=True)`
+remembers how it was made; `regather(op, ...)` runs an op such that autograd
+keeps, in place of every saved tensor that lies in such a storage, only the
+recipe, and gathers again when the op's backward asks for it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any, TypeAlias
+
+import torch
+from torch import Tensor
+from torch.utils._pytree import tree_leaves
+
+from . import axes as _axes
+from . import collectives
+from .recorder import phase
+
+__all__ = ["Step", "convert", "regather", "run_steps"]
+
+Step: TypeAlias = tuple[str | int, ...]
+
+_STEPS: dict[str, Callable[..., Tensor]] = {
+    "all_gather": collectives.all_gather,
+    "reduce_scatter": collectives.reduce_scatter,
+    "all_reduce": collectives.all_reduce,
+    "all_to_all": collectives.all_to_all,
+    "slice": collectives.slice_local,
+    "make_partial": collectives.make_partial,
+}
+
+
+def run_steps(x: Tensor, steps: tuple[Step, ...]) -> Tensor:
+    """Apply the steps in order, without autograd's knowledge."""
+    for kind, *arguments in steps:
+        x = _STEPS[str(kind)](x, *arguments)
+    return x
+
+
+class _Convert(torch.autograd.Function):
+    @staticmethod
+    def forward(  # type: ignore[override]
+        ctx: Any, x: Tensor, forward: tuple[Step, ...], backward: tuple[Step, ...]
+    ) -> Tensor:
+        ctx.axes, ctx.steps = _axes.current(), backward
+        out = run_steps(x, forward)
+        # Steps may be local no-ops; autograd wants a tensor object of its own.
+        return x.view_as(x) if out is x else out
+
+    @staticmethod
+    def backward(  # type: ignore[override]
+        ctx: Any, gradient: Tensor
+    ) -> tuple[Tensor, None, None]:
+        with _axes.bound(ctx.axes), phase("backward"):
+            return run_steps(gradient, ctx.steps), None, None
+
+
+def convert(
+    x: Tensor,
+    forward: tuple[Step, ...] = (),
+    backward: tuple[Step, ...] = (),
+    regather: bool = False,
+) -> Tensor:
+    """x after the forward steps; its gradient takes the backward steps."""
+    if x.requires_grad and torch.is_grad_enabled():
+        out: Tensor = _Convert.apply(x, tuple(forward), tuple(backward))
+    else:
+        out = run_steps(x, tuple(forward))
+    recipe: _Recipe | None = getattr(x, "_shardwright_recipe", None)
+    if recipe is not None:  # made from a gathered copy: from its source instead
+        _remember(out, replace(recipe, steps=(*recipe.steps, *forward)))
+    elif regather and forward:
+        _remember(out, _Recipe(x.detach(), tuple(forward), _axes.current()))
+    return out
+
+
+def _remember(gathered: Tensor, recipe: _Recipe) -> None:
+    gathered._shardwright_recipe = recipe  # type: ignore[attr-defined]
+
+
+@dataclass(frozen=True)
+class _Recipe:
+    """How a gathered tensor was made; one gather per saved tensor."""
+
+    source: Tensor
+    steps: tuple[Step, ...]
+    axes: _axes.Axes
+
+    def make(self) -> Tensor:
+        with _axes.bound(self.axes), phase("backward"), torch.no_grad():
+            return run_steps(self.source, self.steps)
+
+
+@dataclass(frozen=True)
+class _Handle:
+    """Stands for one saved view of a gathered storage."""
+
+    recipe: _Recipe
+    size: torch.Size
+    stride: tuple[int, ...]
+    offset: int
+
+
+def regather(op: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+    """op(*args, **kwargs), saving recipes instead of gathered tensors."""
+    recipes: dict[int, _Recipe] = {}
+    for leaf in tree_leaves((args, kwargs)):
+        recipe = getattr(leaf, "_shardwright_recipe", None)
+        if recipe is not None:
+            recipes[leaf.untyped_storage()._cdata] = recipe
+
+    def pack(saved: Tensor) -> Tensor | _Handle:
+        recipe = recipes.get(saved.untyped_storage()._cdata)
+        if recipe is None:
+            return saved
+        return _Handle(
+            recipe, saved.size(), saved.stride(), saved.storage_offset()
+        )
+
+    def unpack(handle: Tensor | _Handle) -> Tensor:
+        if isinstance(handle, Tensor):
+            return handle
+        gathered = handle.recipe.make()
+        return gathered.as_strided(handle.size, handle.stride, handle.offset)
+
+    with torch.autograd.graph.saved_tensors_hooks(pack, unpack):
+        results = op(*args, **kwargs)
+    for leaf in tree_leaves(results):  # views of a gathered copy stay known
+        recipe = recipes.get(leaf.untyped_storage()._cdata)
+        if recipe is not None:
+            _remember(leaf, recipe)
+    return results
