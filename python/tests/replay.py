@@ -102,14 +102,16 @@ class Replay:
 
     def _backward(self):
         loss = self.graph["loss"]
-        gradient = {loss: self.memory.alloc(self._bytes(loss))}
+        gradient = {loss: (self.memory.alloc(self._bytes(loss)), True)}
         for index in reversed(range(len(self.graph["ops"]))):
             op = self.graph["ops"][index]
             got = [gradient.pop(value, None) for value in op["results"]]
-            if any(storage is not None for storage in got):
-                self._backward_op(index, op, got, gradient)
+            if any(pair is not None for pair in got):
+                storages = [pair[0] if pair else None for pair in got]
+                free = [pair is not None and pair[1] for pair in got]
+                self._backward_op(index, op, storages, gradient, free)
 
-    def _backward_op(self, index, op, got, gradient):
+    def _backward_op(self, index, op, got, gradient, free):
         record, local = self._record(index, op)
         where = self.kept.pop(index)
         where |= {f"g{m}": s for m, s in enumerate(got) if s is not None}
@@ -131,28 +133,34 @@ class Replay:
             else:
                 self._transient(value, local)
         given = [
-            (value, where[handle])
-            for value, handle in zip(op["operands"], record["gradients"], strict=True)
+            (value, where[handle], flag and (handle[0] == "n" or free[int(handle[1:])]))
+            for value, handle, flag in zip(
+                op["operands"],
+                record["gradients"],
+                record["gradients_in_place"],
+                strict=True,
+            )
             if handle is not None
         ]
-        for _, storage in given:
+        for _, storage, _ in given:
             self.memory.ref(storage)
         for handle in mine:
             self.memory.unref(where[handle])
         for m, storage in enumerate(got):
             if storage is not None and m not in dropped:
                 self.memory.unref(storage)
-        for value, storage in reversed(given):
-            self._deliver(value, storage, gradient)
+        for value, storage, in_place in reversed(given):
+            self._deliver(value, storage, in_place, gradient)
 
-    def _deliver(self, value, storage, gradient):
-        before = gradient.get(value)
-        if before is None:
-            gradient[value] = storage
-        elif self.memory.count[before] == 1:  # added in place
+    def _deliver(self, value, storage, in_place, gradient):
+        if value not in gradient:
+            gradient[value] = (storage, in_place)
+            return
+        before, may_add = gradient[value]
+        if may_add and self.memory.count[before] == 1:
             self.memory.unref(storage)
         else:
-            gradient[value] = self.memory.alloc(self._bytes(value))
+            gradient[value] = (self.memory.alloc(self._bytes(value)), True)
             self.memory.unref(before)
             self.memory.unref(storage)
 

@@ -90,11 +90,15 @@ class _Profiler:
         )
         self._known: dict[Any, tuple[int, Run]] = {}
         loss = captured.graph["loss"]
-        # Layout of the gradient that reached each value so far.
-        self._pending: dict[int, Layout] = {loss: self._layout(loss)}
+        # Layout of the gradient that reached each value so far, and whether
+        # the engine may add into it.
+        self._pending: dict[int, tuple[Layout, bool]] = {
+            loss: (self._layout(loss), True)
+        }
 
     def visit(self, op: dict[str, Any], factor_map: Mapping[str, Any]) -> None:
-        gradients = [self._pending.pop(result, None) for result in op["results"]]
+        got = [self._pending.pop(result, None) for result in op["results"]]
+        gradients = [pair[0] if pair else None for pair in got]
         node = self._captured.op_nodes[op["key"]]
         operands = tuple(self._layout(value) for value in op["operands"])
         key = (_frozen(_template(node)), operands, tuple(gradients), str(factor_map))
@@ -104,11 +108,15 @@ class _Profiler:
             self.records.append(record)
         op["record"], run = self._known[key]
         # The engine hands gradients to producers in operand order reversed.
-        for value, layout in reversed(
-            list(zip(op["operands"], run.gradient_layouts, strict=True))
-        ):
-            if layout is not None:
-                self._deliver(value, layout)
+        for number, value in reversed(list(enumerate(op["operands"]))):
+            layout, handle = run.gradient_layouts[number], run.gradients[number]
+            if layout is None or handle is None:
+                continue
+            in_place = run.gradients_in_place[number]
+            if handle.startswith("g"):  # handed on: as free as it came
+                came = got[int(handle[1:])]
+                in_place = in_place and came is not None and came[1]
+            self._deliver(value, layout, in_place)
 
     def _make(
         self,
@@ -146,17 +154,16 @@ class _Profiler:
             )
         return self._variants[name]
 
-    def _deliver(self, value: int, layout: Layout) -> None:
-        """Sums a gradient into what reached the value before.
-
-        The engine adds in place into a dense gradient, else makes a new one.
-        """
-        before = self._pending.get(value)
-        if before is None:
-            self._pending[value] = layout
-        elif not is_dense(before):
+    def _deliver(self, value: int, layout: Layout, in_place: bool) -> None:
+        """Sums a gradient into what reached the value before: into it, or out
+        of place into a new one."""
+        if value not in self._pending:
+            self._pending[value] = (layout, in_place)
+            return
+        before, may_add = self._pending[value]
+        if not may_add:
             total = _on_meta(before) + _on_meta(layout)
-            self._pending[value] = Layout.of(total)
+            self._pending[value] = (Layout.of(total), True)
 
     def _layout(self, value: int) -> Layout:
         name = self._captured.graph["values"][value]["name"]

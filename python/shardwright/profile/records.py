@@ -10,6 +10,9 @@ i<k> (of operand k) or g<m> (of result m's incoming gradient).
     backward         the same, and ["release", index in saved],
                      ["drop_grad", result]
     gradients        storage of each operand's gradient, or null
+    gradients_in_place  whether a later gradient of the same tensor may be
+                     added into it (if nothing else refers to its storage);
+                     else their sum is a third tensor
     kernels_forward, kernels_backward
     variants         name -> record of the special implementation
     scalable         false: numbers stand at the sizes of the whole graph
@@ -195,6 +198,7 @@ def _record(base: Run, scaled: Run | None, scaling: Scaling | None) -> dict[str,
         "forward": _events(base.forward, other.forward, number),
         "backward": _events(base.backward, other.backward, number),
         "gradients": same("gradients", base.gradients, other.gradients),
+        "gradients_in_place": base.gradients_in_place,
         "kernels_forward": _kernels(
             base.kernels_forward, other.kernels_forward, number
         ),

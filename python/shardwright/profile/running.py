@@ -23,7 +23,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 from shardwright.profile.kernels import Kernel, kernel_of
-from shardwright.profile.layout import Layout
+from shardwright.profile.layout import Layout, is_dense
 from shardwright.profile.opaque import storage_bytes, transients
 
 __all__ = ["Run", "Runner"]
@@ -45,6 +45,9 @@ class Run:
     backward: list[Event] = field(default_factory=list)
     gradients: list[str | None] = field(default_factory=list)
     gradient_layouts: list[Layout | None] = field(default_factory=list)
+    # Whether the engine may add a later gradient into this one: dense, and no
+    # view (a view's storage has a second owner, its base).
+    gradients_in_place: list[bool] = field(default_factory=list)
     kernels_forward: list[Kernel] = field(default_factory=list)
     kernels_backward: list[Kernel] = field(default_factory=list)
 
@@ -126,7 +129,9 @@ class _Recorder(TorchDispatchMode):
     def __init__(self, threads: int, num_operands: int) -> None:
         super().__init__()
         self.run = Run(
-            gradients=[None] * num_operands, gradient_layouts=[None] * num_operands
+            gradients=[None] * num_operands,
+            gradient_layouts=[None] * num_operands,
+            gradients_in_place=[False] * num_operands,
         )
         self._threads = threads
         self._handles: weakref.WeakKeyDictionary[Any, str] = weakref.WeakKeyDictionary()
@@ -206,7 +211,11 @@ class _Recorder(TorchDispatchMode):
 
     def gradient_of(self, operand: int, gradient: Tensor) -> None:
         self.run.gradients[operand] = self.handle(gradient)
-        self.run.gradient_layouts[operand] = Layout.of(gradient)
+        layout = Layout.of(gradient)
+        self.run.gradient_layouts[operand] = layout
+        self.run.gradients_in_place[operand] = (
+            is_dense(layout) and not gradient._is_view()
+        )
         self._held.append(gradient)
 
     def finish_backward(self) -> None:
