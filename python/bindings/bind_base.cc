@@ -15,18 +15,6 @@ void bind_base(nb::module_& module) {
       "text"_a,
       "SHA-256 of the text's UTF-8 bytes, in hexadecimal: the hash that plans "
       "and graphs carry.");
-  module.def(
-      "normalize_json",
-      [](const std::string& text, const std::string& what) {
-        return without_gil([&] {
-          return parse_json(text, what).map([](const Json& json) {
-            return json.dump();
-          });
-        });
-      },
-      "text"_a, "what"_a,
-      "The text as compact JSON, keys in their order. Raises ShardwrightError "
-      "(code 'parse_error') naming `what` when it is not JSON.");
 }
 
 }  // namespace shardwright::bindings
