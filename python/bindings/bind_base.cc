@@ -1,6 +1,7 @@
 #include <string>
 
 #include "bind.h"
+#include "shardwright/base/check.h"
 #include "shardwright/base/json.h"
 #include "shardwright/base/version.h"
 
@@ -15,6 +16,11 @@ void bind_base(nb::module_& module) {
       "text"_a,
       "SHA-256 of the text's UTF-8 bytes, in hexadecimal: the hash that plans "
       "and graphs carry.");
+  // Lets the tests see how InternalError arrives in Python.
+  module.def(
+      "_break_invariant",
+      [](const std::string& detail) { SW_CHECK(false, detail); }, "detail"_a,
+      "Raises InternalError.");
 }
 
 }  // namespace shardwright::bindings
