@@ -2,7 +2,8 @@
 
 Printed as `file:line: what is wrong`; exit code 1 when anything was found:
 trailing spaces, tabs in sources, no newline at the end, empty files (but for
-`py.typed`), files over 1 MB, and relative Markdown links that lead nowhere.
+`py.typed` and `__init__.py`), files over 1 MB, and relative Markdown links that
+lead nowhere.
 
     python tools/check_text.py
 """
@@ -20,7 +21,7 @@ __all__ = ["check_file", "main"]
 # Large files belong in no source repository; the largest of ours are golden
 # tests of some hundred kB.
 _MAX_BYTES = 1_000_000
-_MAY_BE_EMPTY = {"py.typed"}
+_MAY_BE_EMPTY = {"py.typed", "__init__.py"}
 _MAY_HAVE_TABS = {"Makefile"}
 _DATA = {".json", ".csv", ".txt", ".golden"}
 _LINK = re.compile(r"\[[^\]]*\]\(([^)\s#]+)(?:#[^)]*)?\)")

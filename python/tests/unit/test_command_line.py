@@ -112,3 +112,99 @@ def test_module_refuses_what_it_does_not_have() -> None:
     )
     assert done.returncode == 2
     assert "'nonsense' is not available" in done.stderr
+
+
+def test_convert_gathers_a_split_tensor() -> None:
+    done = run(
+        "convert", "[a, -]", "[-, -]", "--shape", "8,16", "--cluster", "4 cpu", "--json"
+    )
+    assert done.returncode == 0
+    answer = json.loads(done.stdout)
+    (step,) = answer["steps"]
+    assert (step["kind"], step["axis"], step["dim"]) == ("all_gather", "a", 0)
+    assert step["bytes"] == 8 * 16 * 4
+    assert answer["time_s"] == step["time_s"] > 0
+
+
+@pytest.mark.parametrize(
+    ("source", "shape", "cluster"),
+    [
+        ("[z, -]", "8,16", "4 cpu"),
+        ("[a, -]", "8", "4 cpu"),
+        ("[a, -]", "8,16", "4 abacus"),
+    ],
+)
+def test_convert_refuses_what_does_not_fit(
+    source: str, shape: str, cluster: str
+) -> None:
+    done = run("convert", source, "[-, -]", "--shape", shape, "--cluster", cluster)
+    assert done.returncode == 2
+    assert done.stderr.startswith("error: [")
+
+
+def write_problem(folder: Path, limit: int) -> str:
+    """A tensor of 4 bytes kept (8 ps) or recomputed (11 ps) around a big one."""
+    problem = {
+        "positions": 8,
+        "limit": limit,
+        "nodes": [
+            {
+                "name": "tensor",
+                "choices": [
+                    {"cost": 8, "intervals": [[0, 7, 4]]},
+                    {"cost": 11, "intervals": [[0, 2, 4], [4, 7, 4]]},
+                ],
+            },
+            {"name": "big", "choices": [{"cost": 0, "intervals": [[3, 4, 12]]}]},
+        ],
+        "edges": [],
+    }
+    path = folder / f"limit{limit}.json"
+    path.write_text(json.dumps(problem))
+    return str(path)
+
+
+@pytest.mark.parametrize(("limit", "cost", "choice"), [(16, 8, 0), (15, 11, 1)])
+def test_solve_small_problem(
+    tmp_path: Path, limit: int, cost: int, choice: int
+) -> None:
+    done = run("solve", write_problem(tmp_path, limit), "--json")
+    answer = json.loads(done.stdout)
+    assert done.returncode == 0
+    assert answer["status"] == "optimal"
+    assert answer["cost"] == answer["bound"] == cost
+    assert answer["choice"] == [choice, 0]
+
+
+def test_solve_infeasible_problem(tmp_path: Path) -> None:
+    done = run("solve", write_problem(tmp_path, 11), "--json")
+    answer = json.loads(done.stdout)
+    assert done.returncode == 3
+    assert answer["status"] == "infeasible"
+    assert answer["smallest_limit"] == answer["smallest_limit_bound"] == 12
+
+
+@pytest.mark.parametrize("text", [None, "{", '{"schema": "other", "version": 1}'])
+def test_plan_refuses_a_bad_graph(tmp_path: Path, text: str | None) -> None:
+    graph = tmp_path / "graph.json"
+    if text is not None:
+        graph.write_text(text)
+    done = run("plan", str(graph), "--cluster", "4 cpu")
+    assert done.returncode == 2
+    assert done.stderr.startswith("error: [")
+    assert done.stdout == ""
+
+
+def test_plan_refuses_a_malformed_pin(tmp_path: Path) -> None:
+    done = run("plan", str(tmp_path / "g.json"), "--cluster", "4 cpu", "--pin", "x")
+    assert done.returncode == 2
+    assert "KIND:TARGET=SPEC" in done.stderr
+
+
+def test_plan_of_a_model_is_handed_to_python(tmp_path: Path) -> None:
+    python = tmp_path / "python"
+    python.write_text('#!/bin/sh\nprintf "[%s]" "$@"\n')
+    python.chmod(0o755)
+    arguments = ("plan", "model.py:make", "--cluster", "4 cpu")
+    done = run(*arguments, SHARDWRIGHT_PYTHON=str(python))
+    assert done.stdout == "[-m][shardwright][plan][model.py:make][--cluster][4 cpu]"
