@@ -52,8 +52,9 @@ TEST(ParseCluster, TextForms) {
 }
 
 TEST(ParseCluster, ErrorsNameThePresets) {
-  for (const char* text : {"", "8", "h100", "8h100", "x8 h100", "2x h100",
-                           "0 cpu", "2x0 cpu", "4 cpus", "-4 cpu", "4 cpu 5"}) {
+  for (const char* text :
+       {"", "8", "h100", "8h100", "x8 h100", "2x h100", "2 x h100", "0 cpu",
+        "2x0 cpu", "4 cpus", "4 xpu", "-4 cpu", "4 cpu 5"}) {
     const auto cluster = parse_cluster(text);
     ASSERT_FALSE(cluster.has_value()) << text;
     EXPECT_EQ(cluster.error().code, ErrorCode::kParseError) << text;
