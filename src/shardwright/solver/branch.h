@@ -20,7 +20,7 @@ struct SearchLimits {
   bool stop_at_enough = false;    // end with the first peak <= enough
   bool stop_when_proven = false;  // end with the first bound > enough
   // Nodes spent on a closer bound after one above `enough` was found.
-  std::int64_t nodes_after_proof = 300;
+  std::int64_t nodes_after_proof = std::numeric_limits<std::int64_t>::max();
   std::int64_t most_nodes = std::numeric_limits<std::int64_t>::max();
 };
 

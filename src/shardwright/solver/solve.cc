@@ -36,6 +36,9 @@ using internal::SearchResult;
 
 // Branch and bound nodes before the first look back.
 constexpr std::int64_t kFirstSlice = 64;
+// How closely an infeasible problem's smallest feasible limit is looked for.
+constexpr double kGapOfExplanation = 0.01;
+constexpr std::int64_t kNodesOfExplanation = 40;
 // Rounds of "forbid by bounds, presolve again" before branching.
 constexpr int kMostReductions = 5;
 // A round that forbids less than this share of the choices ends them.
@@ -222,7 +225,12 @@ class CoreSolver {
   bool find_feasible(const ChoiceProblem& core, Primal* primal) {
     note(techniques_, "smallest peak");
     SearchLimits limits;
-    limits.gap = budget_->options().gap;
+    // The smallest limit is an explanation: a percent is close enough, unless
+    // exact answers were asked for.
+    if (budget_->options().gap > 0) {
+      limits.gap = std::max(budget_->options().gap, kGapOfExplanation);
+      limits.nodes_after_proof = kNodesOfExplanation;
+    }
     limits.enough = core.limit;
     limits.stop_at_enough = true;
     limits.stop_when_proven = !budget_->options().explain_infeasible;
