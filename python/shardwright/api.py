@@ -176,7 +176,7 @@ def parallelize(
         dist.init_process_group(backend)
     _check_same_plan(answer)
     if captured is None:
-        batch = rebuild_batch(answer.data["batch"], torch.device("meta"))
+        batch = rebuild_batch(answer.data["batch"])
         captured = capture(model, batch, loss=loss)
     _check_same_graph(answer, captured.graph)
     device = next((p.device.type for p in model.parameters()), "cpu")
