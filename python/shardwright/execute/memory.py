@@ -74,5 +74,7 @@ def live_bytes() -> int:
     gc.collect()
     with torch.no_grad():
         return storage_bytes(
-            item for item in gc.get_objects() if type(item) in (Tensor, torch.nn.Parameter)
+            item
+            for item in gc.get_objects()
+            if type(item) in (Tensor, torch.nn.Parameter)
         )

@@ -26,7 +26,7 @@ __all__ = [
 ]
 
 # Variants that replace one op and take its arguments unchanged.
-_REPLACED = {
+_REPLACED: dict[str, tuple[str, Callable[..., Any]]] = {
     "vocab_parallel_embedding": ("aten.embedding.default", vocab_parallel_embedding),
     "cross_entropy": ("aten.cross_entropy_loss.default", cross_entropy),
     "sync_batch_norm": ("aten.batch_norm.default", sync_batch_norm),
@@ -50,13 +50,13 @@ def bind_variant(
     shape of the op's first tensor (batch norm counts with it); `key` and `step`
     serve random ops.
     """
-    extra = {
-        k: tuple(v) if isinstance(v, list) else v for k, v in variant_args.items()
-    }
+    extra = {k: tuple(v) if isinstance(v, list) else v for k, v in variant_args.items()}
     if name == "random":
         return random, (op, key, step, *args), {**kwargs, **extra}
     if name == "scaled_mean":
-        wanted = {k: extra[k] for k in ("axes", "global_count") if k in extra}
+        wanted: dict[str, Any] = {
+            k: extra[k] for k in ("axes", "global_count") if k in extra
+        }
         return scaled_mean, (op, *args), {**kwargs, **wanted}
     if name not in _REPLACED:
         raise ValueError(
