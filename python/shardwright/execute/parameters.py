@@ -14,7 +14,7 @@ forward runs the local program of this rank's plan.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
@@ -152,6 +152,12 @@ class ParallelModule(nn.Module):
             self._global(result, output.spec, output.value)
             for result, output in zip(results, self._sw_program.outputs, strict=True)
         ]
+
+    def held_tensors(self) -> Iterator[Tensor]:
+        """Parameters, buffers and constants: what this rank holds between steps."""
+        yield from self.parameters()
+        yield from self.buffers()
+        yield from (c for c in self._sw_constants if c is not None)
 
     # --- parts -------------------------------------------------------------
 
