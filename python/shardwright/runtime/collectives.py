@@ -215,6 +215,9 @@ def _broadcast_all(pieces: Sequence[Tensor], group: dist.ProcessGroup) -> None:
 def _borrowed(group: dist.ProcessGroup, *buffers: Tensor) -> Iterator[None]:
     """Return only when nobody but the caller owns the buffers any more.
 
+    The body must hand out views (`buffer.view(-1)`), not the buffers: a holder of
+    the same tensor object would not count as an owner of its storage.
+
     gloo's threads drop a finished collective a moment after the caller goes on;
     until then its buffers are not free, and the memory of a step would depend
     on thread timing. The count is private: nothing public tells the owners of a
@@ -278,7 +281,7 @@ def _reduce_scatter(x: Tensor, axis: str, dim: int) -> Tensor:
     with _borrowed(group, flat, received):
         dist.all_to_all_single(
             received.view(-1),
-            flat,
+            flat.view(-1),
             [mine] * where.size,
             [length * rest for length in lengths],
             group=group,
@@ -297,7 +300,7 @@ def _all_reduce(x: Tensor, axis: str, reduction: str) -> Tensor:
     out = x.clone(memory_format=torch.contiguous_format)
     group = _group(find_axis(axis))
     with _borrowed(group, out):
-        dist.all_reduce(out, op=_REDUCTIONS[reduction], group=group)
+        dist.all_reduce(out.view(-1), op=_REDUCTIONS[reduction], group=group)
     return out
 
 
@@ -319,8 +322,8 @@ def _all_to_all(x: Tensor, axis: str, dim: int, to_dim: int, size: int) -> Tenso
     received, group = x.new_empty(math.prod(shape)), _group(where)
     with _borrowed(group, flat, received):
         dist.all_to_all_single(
-            received,
-            flat,
+            received.view(-1),
+            flat.view(-1),
             [length * receive_rest for length in receive_lengths],
             [length * send_rest for length in send_lengths],
             group=group,
