@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 __all__ = [
     "Profiled",
     "auto_parallelize",
+    "capture_for",
     "parallelize",
     "plan",
     "plan_graph",
@@ -167,7 +168,6 @@ def parallelize(
     import torch
     import torch.distributed as dist
 
-    from shardwright.capture import capture, rebuild_batch
     from shardwright.execute import ParallelModule, make_mesh
 
     answer = plan if isinstance(plan, Plan) else Plan.load(plan)
@@ -176,13 +176,27 @@ def parallelize(
         dist.init_process_group(backend)
     _check_same_plan(answer)
     if captured is None:
-        batch = rebuild_batch(answer.data["batch"])
-        captured = capture(model, batch, loss=loss)
-    _check_same_graph(answer, captured.graph)
+        captured = capture_for(answer, model, loss)
+    else:
+        _check_same_graph(answer, captured.graph)
     device = next((p.device.type for p in model.parameters()), "cpu")
     return ParallelModule(
         model, captured, answer.data, make_mesh(answer.data, device), seed=seed
     )
+
+
+def capture_for(
+    plan: Plan, model: nn.Module, loss: Callable[..., Any] | None = None
+) -> Captured:
+    """The graph a plan was made for, captured from `model` (meta is fine).
+
+    Raises InvalidPlanError when model, loss or versions give another graph.
+    """
+    from shardwright.capture import capture, rebuild_batch
+
+    captured = capture(model, rebuild_batch(plan.data["batch"]), loss=loss)
+    _check_same_graph(plan, captured.graph)
+    return captured
 
 
 def auto_parallelize(
