@@ -104,7 +104,8 @@ def _pointwise() -> list[Case]:
         ]
     for name in ["add", "sub", "mul"]:
         cases.append(Case(getattr(aten, name).Tensor, (x, x), same=True, name="same"))
-    return cases + [
+    return [
+        *cases,
         Case(aten.add.Tensor, (x, x), {"alpha": 2}, name="alpha"),
         Case(aten.add.Scalar, (x, 2.0)),
         Case(aten.mul.Scalar, (x, 2.0)),
