@@ -226,6 +226,7 @@ def _views() -> list[Case]:
         Case(aten.expand.default, ((4, 1, 6), [4, 5, 6])),
         Case(aten.expand.default, ((1, 6), [8, 4, 6]), name="new"),
         Case(aten.expand_as.default, ((1, 6), (4, 6))),
+        Case(aten.meshgrid.indexing, ([(4,), (6,), (3,)],), {"indexing": "ij"}),
         Case(aten.reshape_as.default, ((4, 6), (24,))),
     ]
 
@@ -292,6 +293,8 @@ def _reductions() -> list[Case]:
         Case(aten.topk.default, (x, 2, -1)),
         Case(aten.glu.default, (x, -1)),
         Case(aten.diff.default, (x, 1, 0)),
+        Case(aten.diff.default, (x, 1, 1, (4, 2, 6), (4, 1, 6)), name="longer"),
+        Case(aten.bucketize.Tensor, (x, (5,)), frozen=(0, 1)),
         Case(aten.tril.default, (x,)),
         Case(aten.one_hot.default, (Ints((4, 6), 5), 5)),
     ]

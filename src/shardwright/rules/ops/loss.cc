@@ -89,9 +89,11 @@ std::optional<Rule> pointwise_loss(const OpView& op) {
     return std::nullopt;
   }
   if (reduction == kNone) return pointwise_rule(op, op.base_name()).build();
-  // No implementation of the mean over a split dim yet.
-  if (reduction == kMean && op.base_name() == "kl_div") {
-    return RuleBuilder(op, "kl_div").build();
+  // A mean over a split dim sums first: not in half precision, which may
+  // overflow, and not for kl_div, which has no such implementation.
+  const bool exact = ir::size_of(op.operand(0).dtype) >= kExactBytes;
+  if (reduction == kMean && (!exact || op.base_name() == "kl_div")) {
+    return RuleBuilder(op, op.base_name()).build();
   }
   RuleBuilder rule(op, op.base_name());
   std::int64_t count = 1;
