@@ -8,5 +8,6 @@ NB_MODULE(_core, module) {
   register_internal_error();
   bind_base(module);
   bind_rules(module);
+  bind_strategy(module);
   bind_planner(module);
 }
