@@ -41,7 +41,8 @@ constexpr Command kCommands[] = {
      "Time, FLOPs and memory of one training step of a model, without running "
      "it",
      add_handed_to_python},
-    {"plan", "Find the best plan for a model or graph on a cluster", add_plan},
+    {"plan", "Find the best plan for a model or graph on a cluster",
+     add_handed_to_python},
     {"explain", "Why a plan is as it is, and what a change would cost",
      add_unavailable},
     {"verify", "Check a plan against its graph, independently of the planner",

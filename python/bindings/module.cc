@@ -9,5 +9,6 @@ NB_MODULE(_core, module) {
   bind_base(module);
   bind_ir(module);
   bind_rules(module);
+  bind_strategy(module);
   bind_planner(module);
 }

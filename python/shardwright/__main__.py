@@ -76,7 +76,30 @@ def _doctor(arguments: Sequence[str]) -> int:
     return _OK
 
 
-_COMMANDS: dict[str, Callable[[Sequence[str]], int]] = {"doctor": _doctor}
+def _plan(arguments: Sequence[str]) -> int:
+    from shardwright.commands.plan import main
+
+    return main(arguments)
+
+
+def _profile(arguments: Sequence[str]) -> int:
+    from shardwright.commands.profile import main
+
+    return main(arguments)
+
+
+def _run(arguments: Sequence[str]) -> int:
+    from shardwright.commands.run import main
+
+    return main(arguments)
+
+
+_COMMANDS: dict[str, Callable[[Sequence[str]], int]] = {
+    "doctor": _doctor,
+    "plan": _plan,
+    "profile": _profile,
+    "run": _run,
+}
 
 
 def main(arguments: Sequence[str]) -> int:

@@ -291,6 +291,12 @@ class _Generator:
         if op["effect"] and recomputed and step.get("variant") is None:
             target, args = effect, (target, self._buffers_of(op, source), *args)
         if any(buffer in self.gathered for buffer in step["in"]):
+            if recomputed:
+                # The region holds its inputs: the copy would not be dropped.
+                raise InvalidPlanError(
+                    "[execute] a copy that is gathered again is read in a recomputed "
+                    f"region: expected one or the other ({op['key']}). Try: plan again."
+                )
             target, args = regather, (target, *args)
             if any(r.alias_info for r in source.target._schema.returns):  # type: ignore[union-attr]
                 self.gathered.update(step["out"])
@@ -390,16 +396,15 @@ class _Generator:
 
     def _node(self, frame: _Frame, buffer: str) -> fx.Node:
         if buffer not in frame.nodes:
-            raise InvalidPlanError(
-                f"[execute] buffer is read before it exists: got '{buffer}'. Try: "
-                "plan again."
-            )
+            raise _unmade(buffer)
         return frame.nodes[buffer]
 
     def _expect_spec(self, buffer: str, text: str) -> Spec:
         spec = parse(text)
-        if self.specs.get(buffer) != spec:
-            raise _differs(buffer, text, self.specs.get(buffer))
+        if buffer not in self.specs:
+            raise _unmade(buffer)
+        if self.specs[buffer] != spec:
+            raise _differs(buffer, text, self.specs[buffer])
         return spec
 
     @staticmethod
@@ -414,6 +419,12 @@ class _Generator:
 
 
 # --- helpers -----------------------------------------------------------------
+
+
+def _unmade(buffer: str) -> InvalidPlanError:
+    return InvalidPlanError(
+        f"[execute] buffer is read before it exists: got '{buffer}'. Try: plan again."
+    )
 
 
 def _differs(buffer: str, expected: str, got: Spec | None) -> InvalidPlanError:

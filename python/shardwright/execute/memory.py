@@ -2,7 +2,7 @@
 
 The peak is exact: torch's profiler reports every allocation and release of the
 CPU allocator (kineto "[memory]" events), scratch inside kernels included. On
-top of it comes what lived before, counted by storage.
+top of it comes what lived before, counted by storage (`storage_bytes`).
 
 `kineto_results` is not a public name; there is no public one that keeps the
 order of allocations. It is used in this file only.
@@ -19,7 +19,7 @@ import torch
 from torch import Tensor
 from torch.distributed.tensor import DTensor
 
-__all__ = ["Allocations", "live_bytes", "storage_bytes", "watch"]
+__all__ = ["Allocations", "storage_bytes", "watch"]
 
 
 @dataclass(frozen=True)
@@ -62,17 +62,8 @@ def storage_bytes(tensors: Iterable[Tensor]) -> int:
     sizes: dict[int, int] = {}
     for tensor in tensors:
         local = tensor.to_local() if isinstance(tensor, DTensor) else tensor
-        if local.device.type == "cpu" and type(local) in (Tensor, torch.nn.Parameter):
+        if local.device.type == "cpu":
             storage = local.untyped_storage()
             if storage.data_ptr():
                 sizes[storage.data_ptr()] = storage.nbytes()
     return sum(sizes.values())
-
-
-def live_bytes() -> int:
-    """Bytes of all CPU tensors that Python can reach, each storage once."""
-    gc.collect()
-    with torch.no_grad():
-        return storage_bytes(
-            item for item in gc.get_objects() if type(item) in (Tensor, torch.nn.Parameter)
-        )

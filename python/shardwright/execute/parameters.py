@@ -14,7 +14,7 @@ forward runs the local program of this rank's plan.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
@@ -102,11 +102,14 @@ class ParallelModule(nn.Module):
         self._sw_values = {v["name"]: v for v in captured.graph["values"]}
         _copy_tree(self, model, lambda name, p: self._storage(name, p, mesh))
         # In a list: constants are neither parameters nor part of state_dict.
-        self._sw_constants = [self._constant(name, widen) for name in self._sw_program.values]
+        self._sw_constants = [
+            self._constant(name, widen) for name in self._sw_program.values
+        ]
         self._sw_inputs = [
             v["name"] for v in captured.graph["values"] if v["kind"] == "input"
         ]
-        self.register_load_state_dict_pre_hook(_distribute_plain_tensors)
+        hooks: Any = self
+        hooks.register_load_state_dict_pre_hook(_distribute_plain_tensors)
         self.train(model.training)
 
     @property
@@ -150,6 +153,12 @@ class ParallelModule(nn.Module):
             for result, output in zip(results, self._sw_program.outputs, strict=True)
         ]
 
+    def held_tensors(self) -> Iterator[Tensor]:
+        """Parameters, buffers and constants: what this rank holds between steps."""
+        yield from self.parameters()
+        yield from self.buffers()
+        yield from (c for c in self._sw_constants if c is not None)
+
     # --- parts -------------------------------------------------------------
 
     def _storage(self, name: str, full: Tensor, mesh: DeviceMesh) -> DTensor:
@@ -182,8 +191,8 @@ class ParallelModule(nn.Module):
                 f"[execute] constant {name} has no value: expected a capture of a "
                 "real model, got one on meta. Try: capture with --real."
             )
-        value = value.detach().to(self._sw_mesh.device_type)
-        return value.double() if widen and value.dtype is torch.float32 else value
+        tensor: Tensor = value.detach().to(self._sw_mesh.device_type)
+        return tensor.double() if widen and tensor.dtype is torch.float32 else tensor
 
     def _local(
         self, name: str, given: Mapping[str, Tensor], constant: Tensor | None
@@ -203,9 +212,10 @@ class ParallelModule(nn.Module):
 
     def _global(self, local: Tensor, spec: Spec, value: str) -> Tensor:
         """A result as the user sees it: whole on every rank, or a DTensor."""
-        if self._sw_values[value] is self._sw_captured.graph["values"][
-            self._sw_captured.graph["loss"]
-        ]:
+        if (
+            self._sw_values[value]
+            is self._sw_captured.graph["values"][self._sw_captured.graph["loss"]]
+        ):
             return local
         shape = torch.Size(self._sw_values[value]["shape"])
         names = self._sw_mesh.mesh_dim_names

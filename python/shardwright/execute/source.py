@@ -1,7 +1,7 @@
 """A local program as the text of a Python file that can be read and imported.
 
-    program = LocalProgram()              # regions included
-    loss, *outputs = program(step, *tensors)
+program = LocalProgram()              # regions included
+loss, *outputs = program(step, *tensors)
 """
 
 from __future__ import annotations
@@ -43,9 +43,7 @@ def source(program: LocalProgram) -> str:
             "LocalProgram", program.module, tuple(regions), program.notes, imports
         )
     )
-    lines = [
-        f"from {module} import {name}" for name, module in sorted(imports.items())
-    ]
+    lines = [f"from {module} import {name}" for name, module in sorted(imports.items())]
     header = _HEADER.format(
         values=", ".join(program.values), imports="\n".join(sorted(lines))
     )
@@ -78,9 +76,7 @@ def _class_text(
     return "\n".join(lines) + "\n"
 
 
-def _with_short_names(
-    text: str, names: dict[str, Any], imports: dict[str, str]
-) -> str:
+def _with_short_names(text: str, names: dict[str, Any], imports: dict[str, str]) -> str:
     """Functions of ours by their own name, imported; fx joins module and name."""
     for long_name, value in names.items():
         module = getattr(value, "__module__", "")

@@ -214,8 +214,19 @@ def _events(
 ) -> list[list[Any]]:
     if [_shape_of(e) for e in base] != [_shape_of(e) for e in other]:
         raise NotProportional("another order of allocations")
+
+    def scratch(before: Sequence[int], after: Sequence[int]) -> Any:
+        # A kernel that picks its block sizes by the operands' sizes: no part
+        # of the op needs more scratch than the whole.
+        try:
+            return number(before, after)
+        except NotProportional:
+            if sum(after) < sum(before):
+                raise
+            return constant(*before)
+
     return [
-        [kind, number(value, after[1]) if kind == "transient" else value]
+        [kind, scratch(value, after[1]) if kind == "transient" else value]
         for (kind, value), after in zip(base, other, strict=True)
     ]
 

@@ -6,6 +6,7 @@ from .regions import effect, recompute
 from .variants import (
     bind_variant,
     cross_entropy,
+    local_variants,
     random,
     scaled_mean,
     sync_batch_norm,
@@ -19,6 +20,7 @@ __all__ = [
     "convert",
     "cross_entropy",
     "effect",
+    "local_variants",
     "random",
     "recompute",
     "recorder",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import Tensor
@@ -30,7 +30,7 @@ class _SyncBatchNorm(torch.autograd.Function):
     """
 
     @staticmethod
-    def forward(  # type: ignore[override]
+    def forward(
         ctx: Any,
         x: Tensor,
         weight: Tensor | None,
@@ -62,7 +62,7 @@ class _SyncBatchNorm(torch.autograd.Function):
         return out, center, variance
 
     @staticmethod
-    def backward(  # type: ignore[override]
+    def backward(
         ctx: Any, gradient: Tensor, _center: Tensor, _variance: Tensor
     ) -> tuple[Tensor | None, ...]:
         x, weight, center, invstd = ctx.saved_tensors
@@ -73,9 +73,7 @@ class _SyncBatchNorm(torch.autograd.Function):
         result = x - center.view(shape)
         sum_product = result.mul_(gradient).sum(dims)
         bias_gradient = sum_gradient if ctx.needs_input_grad[2] else None
-        weight_gradient = (
-            sum_product * invstd if ctx.needs_input_grad[1] else None
-        )
+        weight_gradient = sum_product * invstd if ctx.needs_input_grad[1] else None
         with _axes.bound(bound_axes), phase("backward"):
             both = _reduced(torch.stack((sum_gradient, sum_product)), axes)
         mean_gradient, mean_product = both.div_(count).unbind(0)
@@ -89,7 +87,7 @@ class _SyncBatchNorm(torch.autograd.Function):
         return result, weight_gradient, bias_gradient, None, None, None
 
 
-def sync_batch_norm(
+def sync_batch_norm(  # noqa: PLR0913, PLR0917 - the op's own signature
     x: Tensor,
     weight: Tensor | None,
     bias: Tensor | None,
@@ -112,10 +110,11 @@ def sync_batch_norm(
     one of 2 C sums. Half precision is refused: sums would lose their digits.
     """
     if not training and running_mean is not None:
-        return torch.ops.aten.batch_norm.default(
+        out: Tensor = torch.ops.aten.batch_norm.default(
             x, weight, bias, running_mean, running_var, False, momentum, eps,
             cudnn_enabled,
         )  # fmt: skip
+        return out
     if x.dtype not in (torch.float32, torch.float64):
         raise ValueError(
             "[runtime] sync_batch_norm needs exact sums: expected float32 or "
@@ -127,7 +126,9 @@ def sync_batch_norm(
             "[runtime] sync_batch_norm needs more than one value per channel: "
             f"expected a count above 1, got {count} (shape {global_shape})."
         )
-    out, mean, variance = _SyncBatchNorm.apply(x, weight, bias, eps, axes, count)
+    out, mean, variance = cast(Any, _SyncBatchNorm).apply(
+        x, weight, bias, eps, axes, count
+    )
     if training and not recomputing():
         with torch.no_grad():
             if running_mean is not None:

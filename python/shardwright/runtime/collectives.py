@@ -43,7 +43,8 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from .axes import Axis, axis as find_axis
+from .axes import Axis
+from .axes import axis as find_axis
 from .recorder import record
 
 __all__ = [
@@ -66,7 +67,7 @@ def all_gather(x: Tensor, axis: str, dim: int, size: int) -> Tensor:
     """Shard(dim) -> Replicate; `size` is the gathered size of `dim`."""
     if find_axis(axis).size == 1:
         return x
-    out = torch.ops.shardwright.all_gather(x, axis, dim, size)
+    out: Tensor = _all_gather(x, axis, dim, size)
     record("all_gather", axis, _bytes(out))
     return out
 
@@ -76,7 +77,8 @@ def reduce_scatter(x: Tensor, axis: str, dim: int) -> Tensor:
     if find_axis(axis).size == 1:
         return x
     record("reduce_scatter", axis, _bytes(x))
-    return torch.ops.shardwright.reduce_scatter(x, axis, dim)
+    out: Tensor = _reduce_scatter(x, axis, dim)
+    return out
 
 
 def all_reduce(x: Tensor, axis: str, reduction: str = "sum") -> Tensor:
@@ -84,7 +86,8 @@ def all_reduce(x: Tensor, axis: str, reduction: str = "sum") -> Tensor:
     if find_axis(axis).size == 1:
         return x
     record("all_reduce", axis, _bytes(x))
-    return torch.ops.shardwright.all_reduce(x, axis, reduction)
+    out: Tensor = _all_reduce(x, axis, reduction)
+    return out
 
 
 def all_to_all(x: Tensor, axis: str, dim: int, to_dim: int, size: int) -> Tensor:
@@ -92,7 +95,8 @@ def all_to_all(x: Tensor, axis: str, dim: int, to_dim: int, size: int) -> Tensor
     if find_axis(axis).size == 1:
         return x
     record("all_to_all", axis, _bytes(x))
-    return torch.ops.shardwright.all_to_all(x, axis, dim, to_dim, size)
+    out: Tensor = _all_to_all(x, axis, dim, to_dim, size)
+    return out
 
 
 def slice_local(x: Tensor, axis: str, dim: int) -> Tensor:
@@ -176,7 +180,7 @@ def _packed(x: Tensor, dim: int, lengths: list[int]) -> Tensor:
         return x.contiguous().view(-1)
     flat = x.new_empty(x.numel())
     offset = 0
-    for piece in x.split(lengths, dim):
+    for piece in torch.split(x, lengths, dim):
         flat[offset : offset + piece.numel()].view(piece.shape).copy_(piece)
         offset += piece.numel()
     return flat
@@ -190,7 +194,7 @@ def _unpacked(
         return flat.view(list(shape))
     out = flat.new_empty(list(shape))
     offset = 0
-    for target in out.split(lengths, dim):
+    for target in torch.split(out, lengths, dim):
         target.copy_(flat[offset : offset + target.numel()].view(target.shape))
         offset += target.numel()
     return out
@@ -210,6 +214,9 @@ def _broadcast_all(pieces: Sequence[Tensor], group: dist.ProcessGroup) -> None:
 @contextmanager
 def _borrowed(group: dist.ProcessGroup, *buffers: Tensor) -> Iterator[None]:
     """Return only when nobody but the caller owns the buffers any more.
+
+    The body must hand out views (`buffer.view(-1)`), not the buffers: a holder of
+    the same tensor object would not count as an owner of its storage.
 
     gloo's threads drop a finished collective a moment after the caller goes on;
     until then its buffers are not free, and the memory of a step would depend
@@ -245,7 +252,7 @@ def _all_gather(x: Tensor, axis: str, dim: int, size: int) -> Tensor:
     else:
         rest = math.prod(shape[:dim]) * math.prod(shape[dim + 1 :])
         with _borrowed(group, flat):
-            pieces = flat.split([length * rest for length in lengths])
+            pieces = torch.split(flat, [length * rest for length in lengths])
             pieces[where.coordinate].copy_(x.view(-1))
             _broadcast_all(pieces, group)
             del pieces
@@ -274,7 +281,7 @@ def _reduce_scatter(x: Tensor, axis: str, dim: int) -> Tensor:
     with _borrowed(group, flat, received):
         dist.all_to_all_single(
             received.view(-1),
-            flat,
+            flat.view(-1),
             [mine] * where.size,
             [length * rest for length in lengths],
             group=group,
@@ -285,9 +292,7 @@ def _reduce_scatter(x: Tensor, axis: str, dim: int) -> Tensor:
 
 @_reduce_scatter.register_fake
 def _(x: Tensor, axis: str, dim: int) -> Tensor:
-    return x.new_empty(
-        _resized(x.shape, dim, find_axis(axis).chunk(x.shape[dim])[1])
-    )
+    return x.new_empty(_resized(x.shape, dim, find_axis(axis).chunk(x.shape[dim])[1]))
 
 
 @torch.library.custom_op("shardwright::all_reduce", mutates_args=())
@@ -295,7 +300,7 @@ def _all_reduce(x: Tensor, axis: str, reduction: str) -> Tensor:
     out = x.clone(memory_format=torch.contiguous_format)
     group = _group(find_axis(axis))
     with _borrowed(group, out):
-        dist.all_reduce(out, op=_REDUCTIONS[reduction], group=group)
+        dist.all_reduce(out.view(-1), op=_REDUCTIONS[reduction], group=group)
     return out
 
 
@@ -317,8 +322,8 @@ def _all_to_all(x: Tensor, axis: str, dim: int, to_dim: int, size: int) -> Tenso
     received, group = x.new_empty(math.prod(shape)), _group(where)
     with _borrowed(group, flat, received):
         dist.all_to_all_single(
-            received,
-            flat,
+            received.view(-1),
+            flat.view(-1),
             [length * receive_rest for length in receive_lengths],
             [length * send_rest for length in send_lengths],
             group=group,

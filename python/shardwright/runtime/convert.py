@@ -23,7 +23,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, cast
 
 import torch
 from torch import Tensor
@@ -56,7 +56,7 @@ def run_steps(x: Tensor, steps: tuple[Step, ...]) -> Tensor:
 
 class _Convert(torch.autograd.Function):
     @staticmethod
-    def forward(  # type: ignore[override]
+    def forward(
         ctx: Any, x: Tensor, forward: tuple[Step, ...], backward: tuple[Step, ...]
     ) -> Tensor:
         ctx.axes, ctx.steps = _axes.current(), backward
@@ -65,9 +65,7 @@ class _Convert(torch.autograd.Function):
         return x.view_as(x) if out is x else out
 
     @staticmethod
-    def backward(  # type: ignore[override]
-        ctx: Any, gradient: Tensor
-    ) -> tuple[Tensor, None, None]:
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None, None]:
         with _axes.bound(ctx.axes), phase("backward"):
             return run_steps(gradient, ctx.steps), None, None
 
@@ -80,7 +78,7 @@ def convert(
 ) -> Tensor:
     """x after the forward steps; its gradient takes the backward steps."""
     if x.requires_grad and torch.is_grad_enabled():
-        out: Tensor = _Convert.apply(x, tuple(forward), tuple(backward))
+        out: Tensor = cast(Any, _Convert).apply(x, tuple(forward), tuple(backward))
     else:
         out = run_steps(x, tuple(forward))
     recipe: _Recipe | None = getattr(x, "_shardwright_recipe", None)
@@ -131,7 +129,7 @@ def regather(op: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
         if recipe is None:
             return saved
         return _Handle(
-            recipe, saved.size(), saved.stride(), saved.storage_offset()
+            recipe, saved.size(), saved.stride(), int(saved.storage_offset())
         )
 
     def unpack(handle: Tensor | _Handle) -> Tensor:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import Tensor
@@ -16,7 +16,7 @@ aten = torch.ops.aten
 
 class _VocabParallelEmbedding(torch.autograd.Function):
     @staticmethod
-    def forward(  # type: ignore[override]
+    def forward(
         ctx: Any, weight: Tensor, indices: Tensor, offset: int, padding_idx: int
     ) -> Tensor:
         rows = weight.shape[0]
@@ -36,9 +36,7 @@ class _VocabParallelEmbedding(torch.autograd.Function):
         return out
 
     @staticmethod
-    def backward(  # type: ignore[override]
-        ctx: Any, gradient: Tensor
-    ) -> tuple[Tensor, None, None, None]:
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None, None, None]:
         (local,) = ctx.saved_tensors
         rows = ctx.rows
         if rows == 0:
@@ -82,7 +80,7 @@ def vocab_parallel_embedding(
             "[runtime] vocab_parallel_embedding got a wrong shard: expected "
             f"{length} rows of {size}, got {weight.shape[0]} (axes {axes})."
         )
-    out: Tensor = _VocabParallelEmbedding.apply(
+    out: Tensor = cast(Any, _VocabParallelEmbedding).apply(
         weight, indices, offset, padding_idx
     )
     return out

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import Tensor
@@ -26,7 +26,7 @@ class _CrossEntropy(torch.autograd.Function):
     """
 
     @staticmethod
-    def forward(  # type: ignore[override]
+    def forward(
         ctx: Any,
         logits: Tensor,
         target: Tensor,
@@ -62,9 +62,7 @@ class _CrossEntropy(torch.autograd.Function):
         return loss if denominator is None else loss / denominator
 
     @staticmethod
-    def backward(  # type: ignore[override]
-        ctx: Any, gradient: Tensor
-    ) -> tuple[Tensor | None, ...]:
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
         logits, target, log_sum, denominator = ctx.saved_tensors
         dim, ignore_index, offset = ctx.constants
         classes = logits.shape[dim]
@@ -80,7 +78,7 @@ class _CrossEntropy(torch.autograd.Function):
         return result, None, None, None, None, None
 
 
-def cross_entropy(
+def cross_entropy(  # noqa: PLR0913 - the op's own signature
     logits: Tensor,
     target: Tensor,
     weight: Tensor | None = None,
@@ -119,7 +117,7 @@ def cross_entropy(
         for name in row_axes:
             count = all_reduce(count, name)
         denominator = count.to(logits.dtype)
-    out: Tensor = _CrossEntropy.apply(
+    out: Tensor = cast(Any, _CrossEntropy).apply(
         logits, target, denominator, ignore_index, class_axes, offset
     )
     return out
@@ -133,13 +131,15 @@ def _refused(what: str, expected: str, got: str) -> ValueError:
 
 
 def _sum_of_mean(x: Tensor, **kwargs: Any) -> Tensor:
-    return aten.sum.default(x, **kwargs)
+    total: Tensor = aten.sum.default(x, **kwargs)
+    return total
 
 
 def _sum_of_mean_dim(
     x: Tensor, dim: list[int] | None, keepdim: bool = False, **kwargs: Any
 ) -> Tensor:
-    return aten.sum.dim_IntList(x, dim, keepdim, **kwargs)
+    total: Tensor = aten.sum.dim_IntList(x, dim, keepdim, **kwargs)
+    return total
 
 
 # Ops that end in a mean, as the same op ending in a sum.
@@ -150,6 +150,7 @@ _MEANS: dict[str, Callable[..., Tensor]] = {
 _REDUCED_LOSSES = frozenset(
     {
         "aten.mse_loss.default",
+        "aten.kl_div.default",
         "aten.l1_loss.default",
         "aten.smooth_l1_loss.default",
         "aten.huber_loss.default",
@@ -179,8 +180,8 @@ def scaled_mean(
         for later in names[len(values) : position]:
             if later in kwargs:
                 values.append(kwargs.pop(later))
-        reduction = args[position] if position < len(args) else kwargs.pop(
-            "reduction", _MEAN
+        reduction = (
+            args[position] if position < len(args) else kwargs.pop("reduction", _MEAN)
         )
         if reduction == _MEAN and len(values) == position:
             total: Tensor = op(*values, _SUM, *args[position + 1 :], **kwargs)

@@ -63,8 +63,8 @@ def random(
     tensors = [a for a in tree_leaves((args, kwargs)) if isinstance(a, Tensor)]
     if any(isinstance(a, FakeTensor) for a in tensors):
         return op(*args, **kwargs)
-    device = tensors[0].device if tensors else torch.device(
-        kwargs.get("device") or "cpu"
+    device = (
+        tensors[0].device if tensors else torch.device(kwargs.get("device") or "cpu")
     )
     with _seeded(seed_of(step, key, axes), device):
         return op(*args, **kwargs)

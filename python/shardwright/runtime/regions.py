@@ -28,9 +28,7 @@ def recomputing() -> bool:
     return current_phase() == "recompute"
 
 
-def recompute(
-    region: Callable[..., Any], state: tuple[Tensor, ...], *args: Any
-) -> Any:
+def recompute(region: Callable[..., Any], state: tuple[Tensor, ...], *args: Any) -> Any:
     """region(*state, *args), run again at its backward instead of kept.
 
     `state` are buffers that the region changes: held as they are, while a
@@ -43,7 +41,7 @@ def recompute(
         with _axes.bound(axes), phase("recompute"):
             yield
 
-    def contexts() -> tuple[AbstractContextManager[None], ...]:
+    def contexts() -> tuple[AbstractContextManager[Any], AbstractContextManager[Any]]:
         return nullcontext(), again()
 
     return checkpoint(

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import torch
-from torch import nn
-from torch.distributed.tensor import DTensor
-
 from shardwright.capture import capture
 from shardwright.execute import ParallelModule, make_mesh
 from shardwright.runtime import recorder
 from tests.support.hand_plan import HandPlan, collectives_of
 from tests.support.ranks import run_ranks
+from torch import nn
+from torch.distributed.tensor import DTensor
 
 F = nn.functional
 TOLERANCE = 1e-9  # float64: DESIGN's "equal"
@@ -96,7 +95,9 @@ def _check_equal(make, batch, hand_of, mesh_axes, steps=2, check_counts=True):
         slow.zero_grad(), fast.zero_grad()
     for name, value in parallel.state_dict().items():
         whole = value.full_tensor() if isinstance(value, DTensor) else value
-        torch.testing.assert_close(whole, model.state_dict()[name], rtol=1e-9, atol=1e-12)
+        torch.testing.assert_close(
+            whole, model.state_dict()[name], rtol=1e-9, atol=1e-12
+        )
     return parallel, output, model
 
 
@@ -170,7 +171,9 @@ def _fsdp_regather(hand):
 
 def _megatron_and_data(hand):
     """Columns then rows over "b", the batch (uneven) over "a", storage on "a"."""
-    hand.storage.update({"up.weight": "S1,S0", "up.bias": "R,S0", "down.weight": "R,S1"})
+    hand.storage.update(
+        {"up.weight": "S1,S0", "up.bias": "R,S0", "down.weight": "R,S1"}
+    )
     hand.op("up:linear:0", ["S0,D", "D,S0", "D,S0"], ["S0,S1"])
     hand.op(":gelu:0", ["S0,S1"], ["S0,S1"])
     hand.op("down:linear:0", ["S0,S1", "D,S1", "D,P"], ["S0,P"])
@@ -275,11 +278,12 @@ def _four_ranks(rank):
     labels = torch.randint(0, 11, (4, 4))
     labels[0, :3] = -100
     batch = {"ids": ids, "labels": labels}
-    parallel, output, model = _check_equal(
+    parallel, output, _ = _check_equal(
         Tied, batch, _vocab_parallel, square, check_counts=False
     )
     logits = output["logits"]
-    assert isinstance(logits, DTensor) and logits.shape == (4, 4, 11)
+    assert isinstance(logits, DTensor)
+    assert logits.shape == (4, 4, 11)
     assert parallel.tokens.weight is parallel.head.weight
 
 

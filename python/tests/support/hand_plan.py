@@ -209,9 +209,7 @@ class _Builder:
         self.copies[key] = buffer
         return buffer
 
-    def path(
-        self, value: dict[str, Any], start: str, end: str
-    ) -> list[dict[str, Any]]:
+    def path(self, value: dict[str, Any], start: str, end: str) -> list[dict[str, Any]]:
         """Steps from one spec to another, axis by axis."""
         spec, target, steps = parse(start), parse(end), []
 
@@ -231,7 +229,9 @@ class _Builder:
             for size in shape:
                 num_bytes *= size
             local = step["kind"] in ("slice", "make_partial")
-            steps.append({**step, "after": str(spec), "bytes": 0 if local else num_bytes})
+            steps.append(
+                {**step, "after": str(spec), "bytes": 0 if local else num_bytes}
+            )
 
         for axis in reversed(self.axes):
             here, there = symbol(spec, axis), symbol(target, axis)

@@ -15,13 +15,28 @@ tl::unexpected<Error> damaged(const std::string& where, std::string text) {
       fmt::format("[cost] {}: {}. Try: profile the model again.", where, text));
 }
 
-Result<Expr> expr_from_json(const Json& json, const std::string& where) {
-  Expr expr;
-  SW_ASSIGN_OR_RETURN(expr.coefficient, get_double(json, "c", where));
-  if (!(expr.coefficient >= 0)) return damaged(where, "a negative size");
+Result<Term> term_from_json(const Json& json, const std::string& where) {
+  Term term;
+  SW_ASSIGN_OR_RETURN(term.coefficient, get_double(json, "c", where));
+  if (!(term.coefficient >= 0)) return damaged(where, "a negative size");
   SW_ASSIGN_OR_RETURN(const std::vector<std::int64_t> factors,
                       get_ints(json, "f", where));
-  expr.factors.assign(factors.begin(), factors.end());
+  term.factors.assign(factors.begin(), factors.end());
+  return term;
+}
+
+// One term, or a list of them.
+Result<Expr> expr_from_json(const Json& json, const std::string& where) {
+  Expr expr;
+  if (!json.is_array()) {
+    SW_ASSIGN_OR_RETURN(Term term, term_from_json(json, where));
+    expr.terms.push_back(std::move(term));
+    return expr;
+  }
+  for (const Json& item : json) {
+    SW_ASSIGN_OR_RETURN(Term term, term_from_json(item, where));
+    expr.terms.push_back(std::move(term));
+  }
   return expr;
 }
 
@@ -108,8 +123,10 @@ Result<std::vector<Kernel>> kernels(const Json& json, const char* key,
     for (const auto& [name, expr] : {std::pair{"flops", &kernel.flops},
                                      {"read", &kernel.bytes_read},
                                      {"write", &kernel.bytes_written}}) {
-      SW_ASSIGN_OR_RETURN(const Json* member, get_object(item, name, where));
-      SW_ASSIGN_OR_RETURN(*expr, expr_from_json(*member, where));
+      if (!item.contains(name)) {
+        return damaged(where, fmt::format("a kernel without '{}'", name));
+      }
+      SW_ASSIGN_OR_RETURN(*expr, expr_from_json(item[name], where));
     }
     out.push_back(std::move(kernel));
   }
@@ -150,17 +167,22 @@ Result<bool> check_record(const Record& record, const std::string& where) {
 }  // namespace
 
 double Expr::value(const std::vector<std::int64_t>& sizes) const {
-  double product = coefficient;
-  for (const std::int32_t factor : factors) {
-    SW_CHECK(factor >= 0 && static_cast<std::size_t>(factor) < sizes.size(),
-             fmt::format("factor {} of {}", factor, sizes.size()));
-    product *= static_cast<double>(sizes[static_cast<std::size_t>(factor)]);
+  double sum = 0;
+  for (const Term& term : terms) {
+    double product = term.coefficient;
+    for (const std::int32_t factor : term.factors) {
+      SW_CHECK(factor >= 0 && static_cast<std::size_t>(factor) < sizes.size(),
+               fmt::format("factor {} of {}", factor, sizes.size()));
+      product *= static_cast<double>(sizes[static_cast<std::size_t>(factor)]);
+    }
+    sum += product;
   }
-  return product;
+  return sum;
 }
 
 const Record* Record::of_variant(const std::string& variant) const {
-  if (variant.empty()) return this;
+  // A random op is itself, run under a stateless seed.
+  if (variant.empty() || variant == "random") return this;
   const auto found = variants.find(variant);
   return found == variants.end() ? nullptr : &found->second;
 }
@@ -177,6 +199,16 @@ Result<Record> record_from_json(const Json& json, const std::string& where) {
   SW_ASSIGN_OR_RETURN(record.forward, events(json, "forward", where));
   SW_ASSIGN_OR_RETURN(record.backward, events(json, "backward", where));
   SW_ASSIGN_OR_RETURN(record.gradients, handles(json, "gradients", where));
+  record.gradients_in_place.assign(record.gradients.size(), false);
+  if (json.contains("gradients_in_place")) {
+    SW_ASSIGN_OR_RETURN(const Json* list,
+                        get_array(json, "gradients_in_place", where));
+    for (std::size_t k = 0; k < record.gradients.size() && k < list->size();
+         ++k) {
+      record.gradients_in_place[k] =
+          (*list)[k].is_boolean() && (*list)[k].get<bool>();
+    }
+  }
   SW_ASSIGN_OR_RETURN(record.kernels_forward,
                       kernels(json, "kernels_forward", where));
   SW_ASSIGN_OR_RETURN(record.kernels_backward,

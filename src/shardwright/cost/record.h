@@ -18,9 +18,14 @@
 namespace shardwright::cost {
 
 // coefficient * product of local factor sizes (a factor may repeat).
-struct Expr {
+struct Term {
   double coefficient = 0;
   std::vector<std::int32_t> factors;
+};
+
+// A sum of terms; no term: 0.
+struct Expr {
+  std::vector<Term> terms;
 
   // Error-free: factors out of range are a bug of the caller (checked).
   [[nodiscard]] double value(const std::vector<std::int64_t>& sizes) const;
@@ -64,12 +69,15 @@ struct Record {
   std::vector<Event> forward;
   std::vector<Event> backward;
   std::vector<Handle> gradients;  // per operand; kNone: no gradient
+  // Whether a later gradient of the same tensor may be added into it.
+  std::vector<bool> gradients_in_place;
   std::vector<Kernel> kernels_forward;
   std::vector<Kernel> kernels_backward;
   bool scalable = true;
   std::map<std::string, Record> variants;  // special implementations
 
-  // The record of a variant, or this one when `variant` is empty.
+  // The record of a variant, or this one when `variant` is empty or "random"
+  // (the op itself under a seed); nullptr when there is none.
   [[nodiscard]] const Record* of_variant(const std::string& variant) const;
 };
 

@@ -2,7 +2,9 @@
 
 #include <fmt/format.h>
 
-#include <regex>
+#include <algorithm>
+#include <optional>
+#include <string_view>
 
 #include "shardwright/mesh/presets.h"
 
@@ -25,6 +27,55 @@ tl::unexpected<Error> no_cluster(const std::string& text,
       fmt::format("[mesh] '{}' is no cluster: {}. Try: \"2x8 a100-80g\", \"4 "
                   "cpu\" or a .json file; presets: {}.",
                   text, reason, preset_names()));
+}
+
+struct ClusterText {
+  std::int64_t hosts = 1;
+  std::int64_t devices = 0;
+  std::string name;
+};
+
+// Takes blanks, then a number, off the front; numbers too long to be sizes
+// stop at a value that validate() refuses.
+std::optional<std::int64_t> take_number(std::string_view& text) {
+  const auto is_digit = [](char c) { return c >= '0' && c <= '9'; };
+  text.remove_prefix(std::min(text.find_first_not_of(" \t"), text.size()));
+  if (text.empty() || !is_digit(text.front())) return std::nullopt;
+  std::int64_t number = 0;
+  while (!text.empty() && is_digit(text.front())) {
+    number = std::min(number * 10 + (text.front() - '0'), kMaxDevices + 1);
+    text.remove_prefix(1);
+  }
+  return number;
+}
+
+// "[HOSTS x] DEVICES NAME" -> its parts; nullopt for any other form.
+std::optional<ClusterText> split_text(std::string_view text) {
+  ClusterText parts;
+  const auto first = take_number(text);
+  if (!first) return std::nullopt;
+  parts.devices = *first;
+  const std::size_t next = text.find_first_not_of(" \t");
+  if (next == std::string_view::npos) return std::nullopt;
+  std::string_view after = text.substr(next + 1);
+  const auto second = text[next] == 'x' || text[next] == 'X'
+                          ? take_number(after)
+                          : std::nullopt;
+  if (second) {
+    parts.hosts = *first;
+    parts.devices = *second;
+    text = after;
+  }
+  // The name: one word, set apart from the number.
+  const std::size_t begin = text.find_first_not_of(" \t");
+  if (begin == 0 || begin == std::string_view::npos) return std::nullopt;
+  const std::size_t end =
+      std::min(text.find_first_of(" \t", begin), text.size());
+  if (text.find_first_not_of(" \t", end) != std::string_view::npos) {
+    return std::nullopt;
+  }
+  parts.name = std::string(text.substr(begin, end - begin));
+  return parts;
 }
 
 Cluster cluster_of(const Preset& preset, std::int64_t hosts,
@@ -119,22 +170,16 @@ Result<Cluster> parse_cluster(const std::string& text) {
     SW_ASSIGN_OR_RETURN(const Json json, read_json_file(text));
     return cluster_from_json(json);
   }
-  static const std::regex form(
-      R"(\s*(?:(\d{1,9})\s*[xX]\s*)?(\d{1,9})\s+(\S+)\s*)");
-  std::smatch match;
-  if (!std::regex_match(text, match, form)) {
-    return no_cluster(text, "expected [HOSTS x] DEVICES NAME");
-  }
-  const Preset* preset = find_preset(match[3].str());
+  const std::optional<ClusterText> parts = split_text(text);
+  if (!parts) return no_cluster(text, "expected [HOSTS x] DEVICES NAME");
+  const Preset* preset = find_preset(parts->name);
   if (preset == nullptr) {
-    return no_cluster(text, fmt::format("unknown preset '{}'", match[3].str()));
+    return no_cluster(text, fmt::format("unknown preset '{}'", parts->name));
   }
-  const std::int64_t hosts = match[1].matched ? std::stoll(match[1].str()) : 1;
-  const std::int64_t devices = std::stoll(match[2].str());
-  if (hosts < 1 || devices < 1) {
+  if (parts->hosts < 1 || parts->devices < 1) {
     return no_cluster(text, "expected at least one device, got 0");
   }
-  Cluster cluster = cluster_of(*preset, hosts, devices);
+  Cluster cluster = cluster_of(*preset, parts->hosts, parts->devices);
   SW_RETURN_IF_ERROR(validate(cluster));
   return cluster;
 }

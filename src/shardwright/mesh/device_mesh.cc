@@ -136,6 +136,20 @@ std::vector<std::int64_t> coordinate_of(const DeviceMesh& mesh,
   return coordinate;
 }
 
+std::vector<std::int64_t> group_of(const DeviceMesh& mesh, std::int64_t rank,
+                                   std::size_t axis) {
+  std::int64_t stride = 1;
+  for (std::size_t i = axis + 1; i < mesh.axes.size(); ++i) {
+    stride *= mesh.axes[i].size;
+  }
+  const std::int64_t first = rank - coordinate_of(mesh, rank).at(axis) * stride;
+  std::vector<std::int64_t> group;
+  for (std::int64_t i = 0; i < mesh.axes[axis].size; ++i) {
+    group.push_back(first + i * stride);
+  }
+  return group;
+}
+
 Seconds collective_time(CollectiveKind kind, const MeshAxis& axis,
                         Bytes bytes) {
   if (axis.size == 1) return Seconds(0.0);

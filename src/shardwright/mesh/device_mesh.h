@@ -64,6 +64,9 @@ std::string to_string(const DeviceMesh& mesh);
 // Rank (row order) -> coordinate on every axis.
 std::vector<std::int64_t> coordinate_of(const DeviceMesh& mesh,
                                         std::int64_t rank);
+// The ranks that differ from `rank` only on `axis`, ascending, itself included.
+std::vector<std::int64_t> group_of(const DeviceMesh& mesh, std::int64_t rank,
+                                   std::size_t axis);
 
 // Time of one collective along an axis of n ranks. `bytes` = N is
 //   all_gather: the gathered local result; reduce_scatter, all_reduce: the

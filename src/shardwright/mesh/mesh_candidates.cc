@@ -86,17 +86,17 @@ Result<bool> check_shape(const Cluster& cluster,
                       "{}. Try: leave the axis out.",
                       fmt::join(shape, ", "), kMaxDevices, size));
     }
-    product *= size;  // at most kMaxDevices^4 = 2^64 would need four of them
-    if (product > kMaxDevices) break;
+    product = std::min(product * size, kMaxDevices + 1);  // no overflow
   }
   if (product != cluster.num_devices()) {
     return make_error(
         ErrorCode::kInvalidMesh,
         fmt::format("[mesh] mesh ({}) does not fit cluster '{}': expected a "
-                    "product of {} devices, got {}. Try: a shape whose sizes "
+                    "product of {} devices, got {}{}. Try: a shape whose sizes "
                     "multiply to {}.",
                     fmt::join(shape, ", "), cluster.name, cluster.num_devices(),
-                    product, cluster.num_devices()));
+                    product > kMaxDevices ? "more than " : "",
+                    std::min(product, kMaxDevices), cluster.num_devices()));
   }
   return true;
 }

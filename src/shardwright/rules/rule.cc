@@ -72,13 +72,23 @@ Json rule_json(const Rule& rule) {
           {"variants", variants}};
 }
 
+// The rule function of an op; "add_" on a buffer (an effect) has that of "add".
+RuleFunction function_of(const ir::Op& op) {
+  const std::string name = op.base_name();
+  RuleFunction function = registry().find(name);
+  if (function == nullptr && op.effect && name.ends_with('_')) {
+    function = registry().find(name.substr(0, name.size() - 1));
+  }
+  return function;
+}
+
 }  // namespace
 
 std::optional<Rule> rule_of(const ir::Graph& graph, const ir::Op& op) {
   if (!op.name.starts_with(kNamespace) || op.results.empty()) {
     return std::nullopt;
   }
-  const RuleFunction function = registry().find(op.base_name());
+  const RuleFunction function = function_of(op);
   if (function == nullptr) return std::nullopt;
   const OpView view(graph, op);
   std::optional<Rule> rule = function(view);

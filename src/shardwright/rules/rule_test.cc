@@ -240,6 +240,29 @@ TEST(Rule, WritingABufferKeepsAnOpWhole) {
   EXPECT_FALSE(rule->delayed);
 }
 
+TEST(Rule, InPlaceOnABufferIsWhole) {
+  Case one;
+  one.with("self", {8}).rule("aten.add_.Tensor", {8}, {{"other", 1}});
+  EXPECT_FALSE(rule_of(one.graph, one.graph.ops.back()));
+  one.graph.ops.back().effect = true;
+  const auto rule = rule_of(one.graph, one.graph.ops.back());
+  ASSERT_TRUE(rule);
+  EXPECT_TRUE(rule->factors.empty());
+}
+
+TEST(Rule, MeansOfHalfPrecisionKeepTheirDims) {
+  for (const DType dtype : {DType::kBFloat16, DType::kFloat32}) {
+    Case one;
+    one.with("self", {4, 6}, dtype);
+    add_op(one.graph, "op", "aten.mean.dim", one.operands, one.args, {4},
+           {{"dim", {1}}});
+    one.graph.values.back().dtype = dtype;
+    const auto rule = rule_of(one.graph, one.graph.ops.back());
+    ASSERT_TRUE(rule);
+    EXPECT_EQ(rule->factors.size(), dtype == DType::kFloat32 ? 2U : 1U);
+  }
+}
+
 TEST(Rule, ShapesThatDoNotFitAreRefused) {
   EXPECT_FALSE(Case()
                    .with("input", {4, 8})

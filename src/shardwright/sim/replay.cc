@@ -73,6 +73,7 @@ class Replay {
       : graph_(graph), plan_(plan), p_(program), optimizer_(optimizer) {
     variable_.assign(p_.buffers.size(), -1);
     gradient_.assign(p_.buffers.size(), -1);
+    addable_.assign(p_.buffers.size(), false);
     saved_.resize(p_.steps.size());
     recomputed_already_.assign(p_.recomputed.size(), false);
     held_.resize(p_.recomputed.size());
@@ -319,7 +320,7 @@ class Replay {
       const std::int32_t made = apply(step.backward, given);
       gradient_[at(out)] = -1;
       memory_.release(given);
-      deliver(in, made);
+      deliver(in, made, true);
       memory_.release(made);
     } else {
       if (step.saves) recompute_region(s);
@@ -350,7 +351,7 @@ class Replay {
     for (std::size_t k = 0; k < step.in.size(); ++k) {
       const std::int32_t storage = resolve(step.local->gradients[k], locals);
       if (storage >= 0 && p_.buffers[at(step.in[k])].differentiable) {
-        deliver(step.in[k], storage);
+        deliver(step.in[k], storage, step.local->gradients_in_place[k]);
       }
     }
     for (const std::int32_t storage : locals.fresh) {
@@ -430,15 +431,17 @@ class Replay {
 
   // Adds a gradient to a buffer's slot. The engine adds in place when it alone
   // owns the old sum, else into a new one.
-  void deliver(std::int32_t b, std::int32_t storage) {
+  void deliver(std::int32_t b, std::int32_t storage, bool in_place) {
     if (!p_.gets_gradient[at(b)]) return;
     std::int32_t& slot = gradient_[at(b)];
     if (slot < 0) {
       memory_.retain(storage);
       slot = storage;
+      addable_[at(b)] = in_place;
       return;
     }
-    if (memory_.solely_owned(slot)) return;
+    if (addable_[at(b)] && memory_.solely_owned(slot)) return;
+    addable_[at(b)] = true;
     const std::int32_t sum =
         memory_.alloc(p_.buffers[at(b)].gradient_bytes);
     memory_.release(slot);
@@ -538,6 +541,7 @@ class Replay {
   Memory memory_;
   std::vector<std::int32_t> variable_;  // per buffer: storage, -1
   std::vector<std::int32_t> gradient_;  // per buffer: pending sum, -1
+  std::vector<bool> addable_;           // ... may be added into
   std::vector<std::vector<std::int32_t>> saved_;  // per step
   std::vector<std::vector<std::int32_t>> held_;   // per region
   std::vector<bool> recomputed_already_;

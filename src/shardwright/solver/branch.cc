@@ -18,7 +18,7 @@
 namespace shardwright::solver::internal {
 namespace {
 
-constexpr int kRootRounds = 80;
+constexpr int kRootRounds = 150;
 constexpr int kNodeRounds = 12;
 // Recombination costs about as much as some eliminations: not at every node.
 constexpr std::int64_t kNodesPerRecombination = 8;
@@ -28,6 +28,7 @@ struct OpenNode {
   std::vector<std::int32_t> forbidden;  // flat choices, on top of the root's
   Relaxation::Prices prices;
   std::vector<Relaxation::Weighted> mixture;
+  std::vector<std::int32_t> plans;
 };
 
 struct Split {
@@ -171,9 +172,10 @@ SearchResult search_root(Relaxation* relaxation, Primal* primal,
   if (limits.stop_when_proven && limits.enough) {
     effort.cutoff = *limits.enough + 1;
   }
-  const auto outcome = relaxation->tighten(allowed, {}, effort, sink);
+  const auto outcome = relaxation->tighten(allowed, {}, {}, effort, sink);
   out.bound = outcome.bound;
   out.prices = outcome.prices;
+  out.plans = outcome.plans;
   out.num_nodes = 1;
   const bool recombines = budget->options().use_recombination;
   auto closed = [&] {
@@ -208,6 +210,7 @@ SearchResult branch_and_bound(Relaxation* relaxation, Primal* primal,
   SearchResult out = root;
   std::map<std::pair<std::int64_t, std::int64_t>, OpenNode> open;
   std::int64_t next_id = 0;
+  std::int64_t after_proof = limits.nodes_after_proof;
   std::int64_t dropped = kInfinite;  // least bound of a node that was dropped
   const FlatIndex& index = relaxation->index();
   auto sink = [&](const std::vector<std::int32_t>& choice) {
@@ -219,10 +222,12 @@ SearchResult branch_and_bound(Relaxation* relaxation, Primal* primal,
     effort.rounds = is_root ? kRootRounds : kNodeRounds;
     effort.tolerance = is_root ? 1e-6 : 1e-5;
     effort.cutoff = cutoff_of(primal->value(), limits);
-    const auto outcome = relaxation->tighten(here, node.prices, effort, sink);
+    const auto outcome =
+        relaxation->tighten(here, node.prices, node.plans, effort, sink);
     node.bound = std::max(node.bound, outcome.bound);
     node.prices = outcome.prices;
     node.mixture = outcome.mixture;
+    node.plans = outcome.plans;
     if (node.bound >= cutoff_of(primal->value(), limits) && !budget->spent()) {
       dropped = std::min(dropped, node.bound);
       return;
@@ -232,6 +237,7 @@ SearchResult branch_and_bound(Relaxation* relaxation, Primal* primal,
   OpenNode start;
   start.bound = root.bound;
   start.prices = root.prices;
+  start.plans = root.plans;
   expand(std::move(start), true);
   auto bound_now = [&] {
     std::int64_t bound = std::min(dropped, primal->value());
@@ -240,9 +246,8 @@ SearchResult branch_and_bound(Relaxation* relaxation, Primal* primal,
   };
   while (!open.empty() && !budget->spent() &&
          out.num_nodes < limits.most_nodes && !good_enough(*primal, limits)) {
-    if (limits.stop_when_proven && limits.enough &&
-        bound_now() > *limits.enough) {
-      break;
+    if (limits.enough && bound_now() > *limits.enough) {
+      if (limits.stop_when_proven || --after_proof < 0) break;
     }
     if (open.begin()->first.first >= cutoff_of(primal->value(), limits)) break;
     OpenNode node = std::move(open.begin()->second);
@@ -257,6 +262,7 @@ SearchResult branch_and_bound(Relaxation* relaxation, Primal* primal,
       OpenNode child;
       child.bound = node.bound;
       child.prices = node.prices;
+      child.plans = node.plans;
       child.forbidden = node.forbidden;
       child.forbidden.insert(child.forbidden.end(), side->begin(), side->end());
       ++out.num_nodes;

@@ -19,14 +19,17 @@ struct SearchLimits {
   std::optional<std::int64_t> enough;
   bool stop_at_enough = false;    // end with the first peak <= enough
   bool stop_when_proven = false;  // end with the first bound > enough
+  // Nodes spent on a closer bound after one above `enough` was found.
+  std::int64_t nodes_after_proof = std::numeric_limits<std::int64_t>::max();
   std::int64_t most_nodes = std::numeric_limits<std::int64_t>::max();
 };
 
 struct SearchResult {
   std::int64_t bound = std::numeric_limits<std::int64_t>::lowest();
   std::int64_t num_nodes = 0;
-  Relaxation::Prices prices;  // at the root
-  bool finished = false;      // the limits were met, or nothing is left
+  Relaxation::Prices prices;        // at the root
+  std::vector<std::int32_t> plans;  // of the relaxation, met at the root
+  bool finished = false;            // the limits were met, or nothing is left
 };
 
 // The value from which on a bound is good enough.

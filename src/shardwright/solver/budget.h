@@ -15,7 +15,7 @@ class Budget {
   explicit Budget(const SolveOptions& options)
       : options_(options), start_(std::chrono::steady_clock::now()) {}
 
-  // A tick is about one nanosecond of work.
+  // A tick is about one table cell looked at: a few nanoseconds.
   void charge(std::int64_t ticks) {
     ticks_ += ticks;
     if (ticks_ >= options_.tick_limit) spent_ = true;
@@ -33,7 +33,7 @@ class Budget {
   bool stopped_by_time() const { return stopped_by_time_; }
 
  private:
-  static constexpr std::int64_t kPollTicks = 5'000'000;
+  static constexpr std::int64_t kPollTicks = 1'000'000;
 
   void poll() {
     next_poll_ = ticks_ + kPollTicks;

@@ -401,23 +401,18 @@ void Elimination::signature_costs(const Bucket& bucket,
 // One walk over the cells of a bucket. Level d fixes the class of dim d; the
 // list at level d holds the signatures that are finite so far.
 struct Elimination::Sweep {
-  struct Entry {
-    std::int32_t signature;
-    std::int64_t value;
-  };
   const std::vector<std::vector<std::int64_t>>& tables;
   const Bucket& bucket;
-  std::vector<std::vector<Entry>> list;
-  std::vector<std::int64_t> base;  // per input: offset of the fixed classes
+  std::vector<std::vector<Entry>>& list;
+  std::vector<std::int64_t>& base;  // per input: offset of the fixed classes
   std::int64_t work = 0;
-  std::vector<const std::int64_t*> pointer;
 
   Sweep(const std::vector<std::vector<std::int64_t>>& all, const Bucket& of,
-        const std::vector<std::int64_t>& signature_cost)
-      : tables(all),
-        bucket(of),
-        list(of.dims.size() + 2),
-        base(of.inputs.size(), 0) {
+        const std::vector<std::int64_t>& signature_cost, Scratch* scratch)
+      : tables(all), bucket(of), list(scratch->list), base(scratch->base) {
+    if (list.size() < of.dims.size() + 2) list.resize(of.dims.size() + 2);
+    base.assign(of.inputs.size(), 0);
+    list[0].clear();
     for (std::int32_t s = 0; s < bucket.num_signatures; ++s) {
       if (signature_cost[s] < kForbidden) {
         list[0].push_back({s, signature_cost[s]});
@@ -426,39 +421,67 @@ struct Elimination::Sweep {
     extend(0);
   }
 
+  // Adds one input to the entries of `from`, keeps the finite ones in `to`
+  // (which may be the same list).
+  void add_input(std::int32_t i, const std::vector<Entry>& from,
+                 std::vector<Entry>* to) const {
+    const Input& input = bucket.inputs[i];
+    const std::int64_t* table = tables[input.table].data() + base[i];
+    const std::int64_t* offset = input.of_signature.data();
+    const std::size_t count = from.size();
+    if (to->size() < count) to->resize(count);
+    const Entry* source = from.data();
+    Entry* next = to->data();
+    for (std::size_t n = 0; n < count; ++n) {
+      const Entry entry = source[n];
+      const std::int64_t value = entry.value + table[offset[entry.signature]];
+      *next = {entry.signature, value};
+      next += value < kForbidden ? 1 : 0;
+    }
+    to->resize(next - to->data());
+  }
+
   // list[level] -> list[level + 1]: adds the inputs that are now fixed.
   void extend(std::size_t level) {
     const auto& inputs = bucket.inputs_at[level];
-    const auto& from = list[level];
-    auto& to = list[level + 1];
-    work += static_cast<std::int64_t>(from.size() * (inputs.size() + 1)) + 4;
+    work +=
+        static_cast<std::int64_t>(list[level].size() * (inputs.size() + 1)) + 4;
+    if (inputs.empty()) {
+      list[level + 1] = list[level];
+      return;
+    }
+    add_input(inputs[0], list[level], &list[level + 1]);
+    for (std::size_t n = 1; n < inputs.size(); ++n) {
+      add_input(inputs[n], list[level + 1], &list[level + 1]);
+    }
+  }
+
+  // The least value after the inputs of the last level, without a list.
+  std::int64_t least(std::size_t level) {
+    const auto& inputs = bucket.inputs_at[level];
+    work +=
+        static_cast<std::int64_t>(list[level].size() * (inputs.size() + 1)) + 4;
+    std::int64_t best = kInfinite;
     if (inputs.size() == 1) {
       const Input& input = bucket.inputs[inputs[0]];
       const std::int64_t* table = tables[input.table].data() + base[inputs[0]];
       const std::int64_t* offset = input.of_signature.data();
-      to.resize(from.size());
-      Entry* next = to.data();
-      for (const Entry& entry : from) {
-        const std::int64_t value = entry.value + table[offset[entry.signature]];
-        *next = {entry.signature, value};
-        next += value < kForbidden ? 1 : 0;
+      for (const Entry& entry : list[level]) {
+        best = std::min(best, entry.value + table[offset[entry.signature]]);
       }
-      to.resize(next - to.data());
-      return;
-    }
-    to = from;
-    for (const std::int32_t i : inputs) {
-      const Input& input = bucket.inputs[i];
-      const std::int64_t* table = tables[input.table].data() + base[i];
-      const std::int64_t* offset = input.of_signature.data();
-      Entry* next = to.data();
-      for (const Entry& entry : to) {
-        const std::int64_t value = entry.value + table[offset[entry.signature]];
-        *next = {entry.signature, value};
-        next += value < kForbidden ? 1 : 0;
+    } else {
+      for (const Entry& entry : list[level]) {
+        std::int64_t value = entry.value;
+        for (const std::int32_t i : inputs) {
+          const Input& input = bucket.inputs[i];
+          value += tables[input.table]
+                         [base[i] + input.of_signature[entry.signature]];
+          if (value >= kForbidden) break;
+        }
+        best = std::min(best, value);
       }
-      to.resize(next - to.data());
     }
+    return best < kForbidden ? best : kInfinite;
   }
 
   void shift(std::size_t dim, std::int32_t from, std::int32_t to) {
@@ -471,20 +494,25 @@ struct Elimination::Sweep {
     }
   }
 
-  // Calls at_cell(cell, list of finite signatures) for every cell that has
-  // one.
-  template <typename AtCell>
+  // Calls at_cell(cell) for every cell: with kLeast after the level before the
+  // last (the caller asks for least()), otherwise with the cell's list filled.
+  template <bool kLeast, typename AtCell>
   void walk(AtCell&& at_cell, std::size_t dim = 0, std::int64_t cell = 0) {
     if (list[dim + 1].empty()) return;
     if (dim == bucket.dims.size()) {
-      at_cell(cell, list[dim + 1]);
+      at_cell(cell);
       return;
     }
+    const bool last = dim + 1 == bucket.dims.size();
     const Dim& here = bucket.dims[dim];
     for (std::int32_t c = 0; c < here.num_classes; ++c) {
       shift(dim, c - 1, c);
+      if (kLeast && last) {
+        at_cell(cell + c * here.stride);
+        continue;
+      }
       extend(dim + 1);
-      walk(at_cell, dim + 1, cell + c * here.stride);
+      walk<kLeast>(at_cell, dim + 1, cell + c * here.stride);
     }
     shift(dim, here.num_classes - 1, -1);
   }
@@ -498,11 +526,16 @@ std::int64_t Elimination::minimise(std::span<const std::int64_t> node_cost,
     signature_costs(bucket, node_cost);
     std::vector<std::int64_t>& result = tables_[bucket.table];
     std::fill(result.begin(), result.end(), kInfinite);
-    Sweep sweep(tables_, bucket, signature_cost_);
-    sweep.walk([&](std::int64_t cell, const auto& list) {
-      std::int64_t best = kInfinite;
-      for (const auto& entry : list) best = std::min(best, entry.value);
-      result[cell] = best;
+    Sweep sweep(tables_, bucket, signature_cost_, &scratch_);
+    const std::size_t depth = bucket.dims.size();
+    sweep.walk<true>([&](std::int64_t cell) {
+      if (depth > 0) {
+        result[cell] = sweep.least(depth);
+        return;
+      }
+      for (const Entry& entry : sweep.list[1]) {
+        result[cell] = std::min(result[cell], entry.value);
+      }
     });
     budget->charge(sweep.work + bucket.num_cells +
                    static_cast<std::int64_t>(bucket.signature_of.size()));
@@ -585,11 +618,12 @@ bool Elimination::marginals(std::span<const std::int64_t> node_cost,
     }
     signature_costs(bucket, node_cost);
     best.assign(bucket.num_signatures, kInfinite);
-    Sweep sweep(tables_, bucket, signature_cost_);
-    sweep.walk([&](std::int64_t cell, const auto& list) {
+    Sweep sweep(tables_, bucket, signature_cost_, &scratch_);
+    const std::size_t depth = bucket.dims.size();
+    sweep.walk<false>([&](std::int64_t cell) {
       const std::int64_t rest = outside[id][cell];
       if (rest >= kForbidden) return;
-      for (const auto& entry : list) {
+      for (const Entry& entry : sweep.list[depth + 1]) {
         const std::int64_t value = entry.value + rest;
         best[entry.signature] = std::min(best[entry.signature], value);
         for (std::size_t i = 0; i < bucket.inputs.size(); ++i) {

@@ -83,6 +83,14 @@ class Elimination {
     std::vector<std::vector<std::int32_t>> inputs_at;  // [level + 1]
     std::int64_t context = 0;  // first entry in context_
   };
+  struct Entry {  // a signature that is finite so far, and its cost
+    std::int32_t signature = 0;
+    std::int64_t value = 0;
+  };
+  struct Scratch {  // kept between sweeps, so that nothing is allocated
+    std::vector<std::vector<Entry>> list;
+    std::vector<std::int64_t> base;
+  };
   struct Factor;
   struct Planner;
   struct Sweep;
@@ -97,6 +105,7 @@ class Elimination {
   std::int64_t num_cells_ = 0;
   std::vector<Bucket> buckets_;  // in elimination order
   std::vector<std::vector<std::int64_t>> tables_;
+  Scratch scratch_;
   std::vector<std::int64_t> signature_cost_;
   std::vector<std::int32_t> signature_choice_;
   std::vector<std::int32_t> context_;  // chosen choice per dim of each bucket

@@ -326,21 +326,37 @@ bool Primal::repair(State* state, std::vector<Swap>* swaps) {
   return state->tree.peak() <= limit_;
 }
 
+// Flips whatever takes bytes away from the peak without making a higher one.
+// Equal heights elsewhere are accepted (repeated layers have equal peaks), so
+// each swap may move only a few times.
 void Primal::lower_peak(State* state, std::vector<Swap>* swaps) {
+  constexpr int kMostFlips = 3;
+  std::vector<int> flips(swaps->size(), 0);
   bool improved = true;
   while (improved && !budget_->spent()) {
     improved = false;
     const std::int32_t at = state->tree.peak_position();
     const std::int64_t before = state->tree.peak();
-    for (Swap& swap : *swaps) {
+    Swap* level = nullptr;  // keeps the height, moves the peak elsewhere
+    for (std::size_t s = 0; s < swaps->size(); ++s) {
+      Swap& swap = (*swaps)[s];
       const std::int64_t change = swap.bytes_at(at);
-      if ((swap.done ? change : -change) <= 0) continue;
+      if (flips[s] >= kMostFlips || (swap.done ? change : -change) <= 0) {
+        continue;
+      }
       state->flip(&swap);
       if (state->tree.peak() < before) {
         improved = true;
+        ++flips[s];
         break;
       }
+      if (state->tree.peak() == before && level == nullptr) level = &swap;
       state->flip(&swap);
+    }
+    if (!improved && level != nullptr) {
+      state->flip(level);
+      ++flips[level - swaps->data()];
+      improved = true;
     }
   }
 }

@@ -41,7 +41,12 @@ constexpr int kPriceBits = 24;
 constexpr double kScaledCosts = 281474976710656.0;    // 2^48
 constexpr double kScaledBytes = 18014398509481984.0;  // 2^54
 constexpr std::size_t kMostRows = 40;
-constexpr std::size_t kMostCutsInMaster = 60;
+constexpr std::size_t kMostPeakRows = 120;  // prices add to one: no such limit
+constexpr std::size_t kMostCutsInMaster = 100;
+// With more rows than this, steps stay inside a box around the best prices.
+constexpr std::size_t kRowsWithoutBox = 6;
+constexpr double kFirstRadius = 0.1;
+constexpr double kHugeRadius = 1e12;
 
 Wide floor_shift(Wide value, int bits) { return value >> bits; }
 Wide ceil_shift(Wide value, int bits) {
@@ -87,6 +92,19 @@ std::uint64_t mix(std::uint64_t x) {
   x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9ULL;
   x = (x ^ (x >> 27)) * 0x94d049bb133111ebULL;
   return x ^ (x >> 31);
+}
+
+// Drops the oldest cut that the last optimum does not rest on.
+void forget_cut(const std::vector<Relaxation::Weighted>& mixture,
+                std::vector<std::int32_t>* cuts) {
+  for (std::size_t n = 0; n + 1 < cuts->size(); ++n) {
+    const bool needed =
+        std::any_of(mixture.begin(), mixture.end(),
+                    [&](const auto& part) { return part.plan == (*cuts)[n]; });
+    if (needed) continue;
+    cuts->erase(cuts->begin() + static_cast<std::ptrdiff_t>(n));
+    return;
+  }
 }
 
 }  // namespace
@@ -214,11 +232,7 @@ std::int32_t Relaxation::add_cut(std::vector<std::int32_t> choice,
   Wide rest = total;
   for (std::size_t r = 0; r < rows_.size(); ++r) {
     for (const RowEntry& entry : rows_[r].entries) {
-      const std::int32_t flat = entry.flat;
-      const auto node = static_cast<std::int32_t>(
-          std::upper_bound(index_.first.begin(), index_.first.end(), flat) -
-          index_.first.begin() - 1);
-      if (choice[node] != flat - index_.first[node]) continue;
+      if (choice[entry.node] != entry.flat - index_.first[entry.node]) continue;
       cut.bytes[r] += double(entry.bytes);
       rest -= floor_shift(exact[r] * entry.bytes, kPriceBits);
     }
@@ -251,7 +265,9 @@ Relaxation::Point Relaxation::evaluate_at(const Allowed& allowed,
 }
 
 bool Relaxation::add_row(std::int32_t position) {
-  if (has_row_[position] || rows_.size() >= kMostRows) return false;
+  const std::size_t most_rows =
+      goal_ == Goal::kCost ? kMostRows : kMostPeakRows;
+  if (has_row_[position] || rows_.size() >= most_rows) return false;
   has_row_[position] = true;
   Row row;
   row.position = position;
@@ -262,8 +278,9 @@ bool Relaxation::add_row(std::int32_t position) {
       const std::int64_t bytes = bytes_at(choices[k], position);
       if (bytes == 0) continue;
       most = std::max(most, bytes);
-      row.entries.push_back(
-          {index_.first[i] + static_cast<std::int32_t>(k), bytes});
+      row.entries.push_back({static_cast<std::int32_t>(i),
+                             index_.first[i] + static_cast<std::int32_t>(k),
+                             bytes});
     }
     row.most_bytes += most;
   }
@@ -304,74 +321,82 @@ bool Relaxation::add_rows_of(const std::vector<double>& profile, double above) {
   return added;
 }
 
-std::vector<std::int32_t> Relaxation::matching_cuts(
-    const Allowed& allowed) const {
-  std::vector<std::int32_t> out;
-  for (auto c = static_cast<std::int32_t>(cuts_.size()) - 1; c >= 0; --c) {
-    const auto& choice = cuts_[c].choice;
-    bool matches = true;
-    for (std::size_t i = 0; i < choice.size() && matches; ++i) {
-      matches = allowed[index_.first[i] + choice[i]] != 0;
-    }
-    if (matches) out.push_back(c);
-    if (out.size() >= kMostCutsInMaster) break;
+bool Relaxation::matches(const Cut& cut, const Allowed& allowed) const {
+  for (std::size_t i = 0; i < cut.choice.size(); ++i) {
+    if (!allowed[index_.first[i] + cut.choice[i]]) return false;
   }
-  return out;
+  return true;
 }
 
 Relaxation::Master Relaxation::solve_master(
-    const std::vector<std::int32_t>& cuts, double cap_factor) const {
-  // Variables: value above the lowest cut cost, then one price per row, in
-  // units of cost_unit_ / bytes_unit_.
-  SmallLp lp;
-  lp.gain.assign(rows_.size() + 1, 0.0);
-  lp.gain[0] = 1;
-  double lowest = cuts_[cuts[0]].cost;
-  for (const std::int32_t c : cuts) lowest = std::min(lowest, cuts_[c].cost);
+    const std::vector<std::int32_t>& cuts, double cap_factor,
+    const Prices& center, double radius) const {
+  // Prices are best + step, and the LP's variables are the value above the
+  // model at the lowest corner of the box, then one price per row above that
+  // corner, in units of cost_unit_ / bytes_unit_.
   const bool is_cost = goal_ == Goal::kCost;
   const double limit = is_cost ? double(*problem_.limit) : 0.0;
+  const double unit = is_cost ? cost_unit_ / bytes_unit_ : 1.0;
+  const double value_unit = is_cost ? cost_unit_ : bytes_unit_;
+  const std::size_t num_rows = rows_.size();
+  std::vector<double> low(num_rows, 0.0);
+  std::vector<double> high(num_rows, 1.0);
+  Master master;
+  for (std::size_t r = 0; r < num_rows; ++r) {
+    const double at = r < center.size() ? center[r] / unit : 0.0;
+    low[r] = std::max(0.0, at - radius);
+    const double most = row_cap(rows_[r]) / unit;
+    const double cap = is_cost ? std::min(cap_factor, most) : 1.0;
+    high[r] = std::max(low[r], std::min(cap, at + radius));
+  }
+  SmallLp lp;
+  lp.gain.assign(num_rows + 1, 0.0);
+  lp.gain[0] = 1;
+  std::vector<double> at_low;
   for (const std::int32_t c : cuts) {
-    std::vector<double> row(rows_.size() + 1, 0.0);
+    std::vector<double> row(num_rows + 1, 0.0);
     row[0] = 1;
-    for (std::size_t r = 0; r < rows_.size(); ++r) {
-      row[r + 1] = -(cuts_[c].bytes[r] - limit) / bytes_unit_;
+    double value = cuts_[c].cost / value_unit;
+    for (std::size_t r = 0; r < num_rows; ++r) {
+      const double bytes = (cuts_[c].bytes[r] - limit) / bytes_unit_;
+      row[r + 1] = -bytes;
+      value += low[r] * bytes;
     }
     lp.rows.push_back(std::move(row));
-    lp.bounds.push_back(is_cost ? (cuts_[c].cost - lowest) / cost_unit_ : 0.0);
+    at_low.push_back(value);
   }
-  const double unit = is_cost ? cost_unit_ / bytes_unit_ : 1.0;
-  std::vector<double> caps;
-  for (std::size_t r = 0; r < rows_.size(); ++r) {
-    if (is_cost) {
-      caps.push_back(std::min(cap_factor, row_cap(rows_[r]) / unit));
-      std::vector<double> row(rows_.size() + 1, 0.0);
-      row[r + 1] = 1;
-      lp.rows.push_back(std::move(row));
-      lp.bounds.push_back(caps.back());
-    }
+  const double lowest = *std::min_element(at_low.begin(), at_low.end());
+  for (const double value : at_low) lp.bounds.push_back(value - lowest);
+  double low_sum = 0;
+  for (std::size_t r = 0; r < num_rows; ++r) {
+    low_sum += low[r];
+    if (!is_cost && radius >= 1) continue;  // the sum says it already
+    std::vector<double> row(num_rows + 1, 0.0);
+    row[r + 1] = 1;
+    lp.rows.push_back(std::move(row));
+    lp.bounds.push_back(high[r] - low[r]);
   }
   if (!is_cost) {
-    std::vector<double> row(rows_.size() + 1, 1.0);
+    std::vector<double> row(num_rows + 1, 1.0);
     row[0] = 0;
     lp.rows.push_back(std::move(row));
-    lp.bounds.push_back(1.0);
+    lp.bounds.push_back(std::max(0.0, 1.0 - low_sum));
   }
   const SmallLpAnswer answer = maximise(lp);
-  Master master;
   master.ok = answer.optimal;
   if (!master.ok) return master;
-  master.value =
-      is_cost ? lowest + answer.value * cost_unit_ : answer.value * bytes_unit_;
-  for (std::size_t r = 0; r < rows_.size(); ++r) {
-    master.prices.push_back(answer.x[r + 1] * unit);
-    if (is_cost && answer.x[r + 1] >= caps[r] * (1 - 1e-9) &&
-        caps[r] < row_cap(rows_[r]) / unit) {
+  master.value = (lowest + answer.value) * value_unit;
+  for (std::size_t r = 0; r < num_rows; ++r) {
+    const double price = low[r] + answer.x[r + 1];
+    master.prices.push_back(price * unit);
+    if (is_cost && price >= cap_factor * (1 - 1e-9) &&
+        cap_factor < row_cap(rows_[r]) / unit) {
       master.at_cap = true;
     }
   }
   double sum = 0;
   for (std::size_t j = 0; j < cuts.size(); ++j) sum += answer.dual[j];
-  for (std::size_t j = 0; j < cuts.size(); ++j) {
+  for (std::size_t j = 0; sum > 0 && j < cuts.size(); ++j) {
     if (answer.dual[j] > 1e-9 * sum) {
       master.mixture.push_back({cuts[j], answer.dual[j] / sum});
     }
@@ -393,12 +418,21 @@ std::vector<double> Relaxation::mixture_profile(
 
 Relaxation::Outcome Relaxation::tighten(const Allowed& allowed,
                                         const Prices& start,
+                                        const std::vector<std::int32_t>& plans,
                                         const Effort& effort,
                                         const PlanSink& sink) {
   Outcome out;
   out.prices = start;
+  std::vector<std::int32_t>& cuts = out.plans;
+  for (const std::int32_t c : plans) {
+    if (matches(cuts_[c], allowed)) cuts.push_back(c);
+  }
+  budget_->charge(static_cast<std::int64_t>(plans.size()) * index_.num_nodes());
   Prices trial = start;
   double cap_factor = 4;
+  double radius = kFirstRadius;
+  double expected = 0;  // rise of the bound that the last master promised
+  std::int64_t before = out.bound;
   for (int round = 0; round < effort.rounds; ++round) {
     trial.resize(rows_.size(), 0.0);
     const Point point = evaluate_at(allowed, trial, sink);
@@ -416,20 +450,33 @@ Relaxation::Outcome Relaxation::tighten(const Allowed& allowed,
     const double above =
         goal_ == Goal::kCost ? double(*problem_.limit) : peak * (1 - 1e-9);
     add_rows_of(as_double, above);
-    std::vector<std::int32_t> cuts = matching_cuts(allowed);
-    Master master = solve_master(cuts, cap_factor);
+    cuts.push_back(point.cut);
+    if (cuts.size() > kMostCutsInMaster) forget_cut(out.mixture, &cuts);
+    const double value_unit = goal_ == Goal::kCost ? cost_unit_ : bytes_unit_;
+    // Few rows: the whole space, and half way towards it. Many: a box that
+    // grows with success.
+    const bool boxed = rows_.size() > kRowsWithoutBox;
+    if (boxed) {
+      const double gain = double(out.bound - before);
+      if (gain > 0.3 * expected) {
+        radius = std::min(1.0, radius * 1.6);
+      } else if (gain <= 0) {
+        radius = std::max(1e-4, radius * 0.7);
+      }
+    }
+    const double reach = boxed ? radius : kHugeRadius;
+    Master master = solve_master(cuts, cap_factor, out.prices, reach);
     while (master.ok && master.at_cap &&
            master.value - double(out.bound) <=
-               effort.tolerance * cost_unit_ + 0.5) {
+               effort.tolerance * value_unit + 0.5) {
       cap_factor *= 16;
-      master = solve_master(cuts, cap_factor);
+      master = solve_master(cuts, cap_factor, out.prices, reach);
     }
     budget_->charge(static_cast<std::int64_t>(cuts.size() * rows_.size() * 50));
     if (!master.ok) return out;
     out.mixture = master.mixture;
-    const double unit = goal_ == Goal::kCost ? cost_unit_ : bytes_unit_;
     const double open = master.value - double(out.bound);
-    if (open <= effort.tolerance * unit) {
+    if (open <= effort.tolerance * value_unit) {
       const double high = goal_ == Goal::kCost
                               ? double(*problem_.limit) * (1 + 1e-7)
                               : master.value * (1 + 1e-7);
@@ -437,15 +484,18 @@ Relaxation::Outcome Relaxation::tighten(const Allowed& allowed,
         out.converged = true;
         return out;
       }
-      master = solve_master(cuts, cap_factor);
+      master = solve_master(cuts, cap_factor, out.prices, reach);
       if (!master.ok) return out;
     }
+    before = out.bound;
+    expected = master.value - double(out.bound);
     master.prices.resize(rows_.size(), 0.0);
     Prices best = out.prices;
     best.resize(rows_.size(), 0.0);
     trial.resize(rows_.size());
+    const double step = boxed ? 1.0 : 0.5;
     for (std::size_t r = 0; r < rows_.size(); ++r) {
-      trial[r] = 0.5 * (master.prices[r] + best[r]);
+      trial[r] = best[r] + step * (master.prices[r] - best[r]);
     }
   }
   return out;

@@ -36,8 +36,9 @@ class Relaxation {
     // No allowed choice has a lower value (cost or peak). kInfinite: there is
     // no allowed choice without an infinite edge.
     std::int64_t bound = std::numeric_limits<std::int64_t>::lowest();
-    Prices prices;                  // that gave the bound
-    std::vector<Weighted> mixture;  // near the optimum; weights add to 1
+    Prices prices;                    // that gave the bound
+    std::vector<Weighted> mixture;    // near the optimum; weights add to 1
+    std::vector<std::int32_t> plans;  // all that were used, for a next start
     bool converged = false;
   };
   struct Effort {
@@ -51,8 +52,10 @@ class Relaxation {
   // The problem must outlive this. Goal::kCost needs a limit.
   Relaxation(const ChoiceProblem& problem, Goal goal, Budget* budget);
 
+  // `plans`: known ones to start from (those not allowed are left out).
   Outcome tighten(const Allowed& allowed, const Prices& start,
-                  const Effort& effort, const PlanSink& sink);
+                  const std::vector<std::int32_t>& plans, const Effort& effort,
+                  const PlanSink& sink);
 
   // One evaluation at given prices, scaled by `factor`, with every node cost
   // moved by up to +-noise of itself; for more plans, the bound is dropped.
@@ -77,6 +80,7 @@ class Relaxation {
 
  private:
   struct RowEntry {
+    std::int32_t node = 0;
     std::int32_t flat = 0;
     std::int64_t bytes = 0;
   };
@@ -115,9 +119,10 @@ class Relaxation {
   bool add_row(std::int32_t position);
   bool add_rows_of(const std::vector<double>& profile, double above);
   double row_cap(const Row& row) const;
-  Master solve_master(const std::vector<std::int32_t>& cuts,
-                      double cap_factor) const;
-  std::vector<std::int32_t> matching_cuts(const Allowed& allowed) const;
+  // The best prices by the cuts alone, within a box around `center`.
+  Master solve_master(const std::vector<std::int32_t>& cuts, double cap_factor,
+                      const Prices& center, double radius) const;
+  bool matches(const Cut& cut, const Allowed& allowed) const;
   std::vector<double> mixture_profile(
       const std::vector<Weighted>& mixture) const;
 

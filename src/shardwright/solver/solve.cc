@@ -34,8 +34,13 @@ using internal::Relaxation;
 using internal::SearchLimits;
 using internal::SearchResult;
 
+// Branch and bound nodes before the first look back.
+constexpr std::int64_t kFirstSlice = 64;
+// How closely an infeasible problem's smallest feasible limit is looked for.
+constexpr double kGapOfExplanation = 0.01;
+constexpr std::int64_t kNodesOfExplanation = 40;
 // Rounds of "forbid by bounds, presolve again" before branching.
-constexpr int kMostReductions = 3;
+constexpr int kMostReductions = 5;
 // A round that forbids less than this share of the choices ends them.
 constexpr double kWorthReducing = 0.05;
 
@@ -170,17 +175,30 @@ class CoreSolver {
     if (result.finished || budget_->spent()) {
       return partial(relaxation, primal, result);
     }
-    if (options.use_reduced_costs && depth < kMostReductions &&
-        primal.found()) {
-      Partial out;
-      if (reduce(core, &relaxation, &primal, allowed, result, limits, depth,
-                 &out)) {
-        return out;
+    // Branching in slices: a better choice found in one lets bounds forbid
+    // more choices, and the next starts on a smaller problem.
+    std::int64_t reduced_for = kInfinite;
+    for (std::int64_t slice = kFirstSlice;; slice *= 2) {
+      if (options.use_reduced_costs && depth < kMostReductions &&
+          primal.value() < reduced_for) {
+        reduced_for = primal.value();
+        Partial out;
+        if (reduce(core, &relaxation, &primal, allowed, result, limits, depth,
+                   &out)) {
+          return out;
+        }
       }
+      note(techniques_, "branch and bound");
+      limits.most_nodes = depth < kMostReductions
+                              ? slice
+                              : std::numeric_limits<std::int64_t>::max();
+      const std::int64_t before = primal.value();
+      const SearchResult slice_result = branch_and_bound(
+          &relaxation, &primal, allowed, result, limits, budget_);
+      result.bound = std::max(result.bound, slice_result.bound);
+      if (slice_result.finished || budget_->spent()) break;
+      if (primal.value() >= before) depth = kMostReductions;
     }
-    note(techniques_, "branch and bound");
-    result = branch_and_bound(&relaxation, &primal, allowed, result, limits,
-                              budget_);
     return partial(relaxation, primal, result);
   }
 
@@ -207,7 +225,12 @@ class CoreSolver {
   bool find_feasible(const ChoiceProblem& core, Primal* primal) {
     note(techniques_, "smallest peak");
     SearchLimits limits;
-    limits.gap = budget_->options().gap;
+    // The smallest limit is an explanation: a percent is close enough, unless
+    // exact answers were asked for.
+    if (budget_->options().gap > 0) {
+      limits.gap = std::max(budget_->options().gap, kGapOfExplanation);
+      limits.nodes_after_proof = kNodesOfExplanation;
+    }
     limits.enough = core.limit;
     limits.stop_at_enough = true;
     limits.stop_when_proven = !budget_->options().explain_infeasible;
@@ -316,7 +339,14 @@ Answer solve(const ChoiceProblem& problem, const SolveOptions& options) {
   SW_CHECK(valid.has_value(), valid ? "" : valid.error().message);
   Budget budget(options);
   Answer answer;
-  const Presolved small = internal::presolve(problem, {}, &budget);
+  // Free memory is a limit nothing reaches: presolve then forgets the axis.
+  ChoiceProblem limited;
+  if (!problem.limit) {
+    limited = problem;
+    limited.limit = kLargestTotal;
+  }
+  const Presolved small =
+      internal::presolve(problem.limit ? problem : limited, {}, &budget);
   answer.techniques = small.summary;
   if (small.infeasible) {
     answer.status = Status::kInfeasible;
@@ -325,11 +355,9 @@ Answer solve(const ChoiceProblem& problem, const SolveOptions& options) {
     note_stop(budget, &answer);
     return answer;
   }
-  ChoiceProblem core = small.problem;
-  if (!core.limit) core.limit = kLargestTotal;
   CoreSolver solver(&budget, &answer.techniques);
   const Partial result =
-      solver.solve_core(core, kInfinite, small.offset, /*depth=*/0);
+      solver.solve_core(small.problem, kInfinite, small.offset, /*depth=*/0);
   if (result.bound < kInfinite && result.bound > -kInfinite) {
     answer.bound = result.bound + small.offset;
   } else {

@@ -50,7 +50,8 @@ struct SolveOptions {
   // Largest elimination table, in cells (8 bytes each). Above it a node's
   // tables are split (mini-buckets): bounds stay valid, plans may not be.
   std::int64_t table_cells = std::int64_t{1} << 24;
-  // An infeasible problem: go on until the smallest feasible limit is proven.
+  // An infeasible problem: go on until the smallest feasible limit is known
+  // within 1 % (exactly when gap is 0), for a short while at most.
   bool explain_infeasible = true;
 
   // Off switches, for tests and for finding out what a technique is worth.

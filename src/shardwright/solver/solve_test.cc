@@ -42,7 +42,7 @@ void expect_as_brute_force(const ChoiceProblem& problem,
 }
 
 TEST(SolveTest, EqualsBruteForce) {
-  for (std::uint64_t seed = 0; seed < 4000; ++seed) {
+  for (std::uint64_t seed = 0; seed < 3000; ++seed) {
     expect_as_brute_force(random_problem(seed), exact(), seed);
     if (testing::Test::HasFatalFailure()) return;
   }
@@ -58,7 +58,7 @@ TEST(SolveTest, EqualsBruteForceWithEachTechniqueOff) {
   for (const auto member : switches) {
     SolveOptions options = exact();
     options.*member = false;
-    for (std::uint64_t seed = 0; seed < 500; ++seed) {
+    for (std::uint64_t seed = 0; seed < 250; ++seed) {
       expect_as_brute_force(random_problem(seed), options, seed);
       if (testing::Test::HasFatalFailure()) return;
     }
@@ -89,7 +89,7 @@ TEST(SolveTest, EqualsBruteForceWithSplitTables) {
 }
 
 TEST(SolveTest, SmallestLimitEqualsBruteForce) {
-  for (std::uint64_t seed = 0; seed < 1500; ++seed) {
+  for (std::uint64_t seed = 0; seed < 1000; ++seed) {
     const ChoiceProblem problem = random_problem(seed);
     const BruteForceAnswer truth = brute_force(problem);
     const Answer answer = smallest_limit(problem, exact());

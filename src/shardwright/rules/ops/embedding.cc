@@ -32,7 +32,6 @@ std::optional<Rule> embedding(const OpView& op) {
     rule.operand(0, 0, vocabulary);
     rule.at(vocabulary).variant = "vocab_parallel_embedding";
     rule.variant_arg("size", weight[0]);
-    rule.variant_arg("padding_idx", op.attr_int("padding_idx", -1));
   }
   return rule.term({0}).build();
 }

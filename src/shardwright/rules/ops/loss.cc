@@ -11,7 +11,9 @@ namespace {
 // ATen's Reduction enum.
 constexpr std::int64_t kNone = 0;
 constexpr std::int64_t kMean = 1;
-constexpr std::int64_t kSum = 2;
+
+// Counts and sums over ranks are taken in the logits' type: float32 or wider.
+constexpr std::int64_t kExactBytes = 4;
 
 // A row dim of a loss over classes: free without reduction, else summed over.
 std::int32_t row_factor(RuleBuilder& rule, std::int64_t reduction,
@@ -41,8 +43,8 @@ void map_rows(const OpView& op, RuleBuilder& rule, std::int64_t reduction,
 }
 
 // Class indices as target. A weighted mean divides by the weights of the rows
-// seen, which no implementation here shares between ranks. Smoothed labels
-// need the sum of all logits: classes stay whole.
+// seen, which no implementation here shares between ranks, and neither does one
+// smooth labels: such a mean is not split.
 std::optional<Rule> cross_entropy(const OpView& op) {
   const std::int64_t reduction = op.attr_int("reduction", kMean);
   const Shape& input = op.operand(0).shape;
@@ -53,10 +55,14 @@ std::optional<Rule> cross_entropy(const OpView& op) {
   const std::size_t class_dim = input.size() == 1 ? 0 : 1;
   RuleBuilder rule(op, "cross_entropy");
   rule.term({0}).variant_arg("num_classes", input[class_dim]);
-  if (weighted && reduction == kMean) return rule.build();
-  map_rows(op, rule, reduction, "cross_entropy");
+  const bool exact = ir::size_of(op.operand(0).dtype) >= kExactBytes;
   const bool smooth = op.attr_double("label_smoothing", 0.0) != 0.0;
-  if (!weighted && !smooth && reduction != kNone && input.size() == 2) {
+  if (reduction == kMean && (weighted || smooth || !exact)) {
+    return rule.build();
+  }
+  map_rows(op, rule, reduction, "cross_entropy");
+  if (exact && !weighted && !smooth && reduction != kNone &&
+      input.size() == 2) {
     const std::int32_t classes = rule.factor("classes", input[1]);
     rule.operand(0, 1, classes);
     rule.at(classes).result_replicated = true;
@@ -83,6 +89,12 @@ std::optional<Rule> pointwise_loss(const OpView& op) {
     return std::nullopt;
   }
   if (reduction == kNone) return pointwise_rule(op, op.base_name()).build();
+  // A mean over a split dim sums first: not in half precision, which may
+  // overflow, and not for kl_div, which has no such implementation.
+  const bool exact = ir::size_of(op.operand(0).dtype) >= kExactBytes;
+  if (reduction == kMean && (!exact || op.base_name() == "kl_div")) {
+    return RuleBuilder(op, op.base_name()).build();
+  }
   RuleBuilder rule(op, op.base_name());
   std::int64_t count = 1;
   std::vector<std::int32_t> term;

@@ -8,6 +8,8 @@
 namespace shardwright::rules {
 namespace {
 
+constexpr std::int64_t kExactBytes = 4;  // float32 and wider
+
 // layer_norm, rms_norm: statistics over the last normalized_shape dims.
 std::optional<Rule> trailing_norm(const OpView& op) {
   const auto normalized = op.attr_ints("normalized_shape");
@@ -43,10 +45,12 @@ std::optional<Rule> batch_norm(const OpView& op) {
   const Shape& input = op.operand(0).shape;
   if (input.size() < 2) return std::nullopt;
   const bool training = op.attr_bool("training", true);
+  // Sums of half precision over many ranks lose their digits: not split.
+  const bool exact = ir::size_of(op.operand(0).dtype) >= kExactBytes;
   const bool writes = op.op().effect || (training && op.has("running_mean"));
   RuleBuilder rule(op, "batch_norm");
   for (std::size_t d = 0; d < input.size(); ++d) {
-    if (d == 1) continue;
+    if (d == 1 || (training && !exact)) continue;
     const auto dim = static_cast<std::int64_t>(d);
     const std::int32_t added = rule.free_dim(
         0, dim, dim, d == 0 ? "batch" : fmt::format("space{}", d - 2));

@@ -91,7 +91,6 @@ std::optional<Rule> div(const OpView& op) {
   return rounds ? pointwise(op) : mul(op);
 }
 
-// max and min are elementwise with a second tensor, reductions without.
 std::optional<Rule> dropout(const OpView& op) {
   RuleBuilder rule = pointwise_rule(op, "dropout");
   const bool draws =
@@ -164,7 +163,8 @@ void add_pointwise_rules(Registry& registry) {
        "where",       "xlogy"},
       pointwise);
   registry.add({"zeros_like", "ones_like", "full_like", "empty_like",
-                "rand_like", "randn_like", "randint_like", "bernoulli"},
+                "exponential", "normal_functional", "uniform", "rand_like",
+                "randn_like", "randint_like", "bernoulli"},
                pointwise);
   registry.add({"alias", "clone", "contiguous", "detach", "lift_fresh",
                 "lift_fresh_copy", "neg", "negative", "positive"},

@@ -6,6 +6,8 @@
 namespace shardwright::rules {
 namespace {
 
+constexpr std::int64_t kExactBytes = 4;  // float32 and wider
+
 enum class Kind { kSum, kMean, kOther };
 
 std::optional<Rule> reduce(const OpView& op, std::string name, Kind kind) {
@@ -48,8 +50,10 @@ std::optional<Rule> sum(const OpView& op) {
   return reduce(op, "sum", Kind::kSum);
 }
 
+// The local sum before the division may overflow half precision.
 std::optional<Rule> mean(const OpView& op) {
-  return reduce(op, "mean", Kind::kMean);
+  const bool exact = ir::size_of(op.result().dtype) >= kExactBytes;
+  return reduce(op, "mean", exact ? Kind::kMean : Kind::kOther);
 }
 
 // max, min: reductions without a second tensor, elementwise with one.

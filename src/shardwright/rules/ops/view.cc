@@ -219,6 +219,19 @@ std::optional<Rule> expand(const OpView& op) {
   return moves_data(op, rule).build();
 }
 
+// Every result has all dims; tensor i lies along dim i (or dim 0 and 1
+// swapped, which has no rule).
+std::optional<Rule> meshgrid(const OpView& op) {
+  if (op.attr_string("indexing") != "ij") return std::nullopt;
+  RuleBuilder rule(op, "meshgrid");
+  for (std::size_t i = 0; i < op.num_operands(); ++i) {
+    if (op.operand(i).shape.size() != 1) return std::nullopt;
+    const auto dim = static_cast<std::int64_t>(i);
+    rule.free_dim(dim, 0, dim);
+  }
+  return rule.build();
+}
+
 }  // namespace
 
 void add_view_rules(Registry& registry) {
@@ -232,6 +245,7 @@ void add_view_rules(Registry& registry) {
   registry.add({"t", "numpy_T", "mT"}, reverse_dims);
   registry.add({"permute"}, permute);
   registry.add({"movedim", "moveaxis"}, movedim);
+  registry.add({"meshgrid"}, meshgrid);
   registry.add({"expand", "expand_as", "broadcast_to"}, expand);
 }
 

@@ -62,8 +62,28 @@ std::optional<Rule> one_hot(const OpView& op) {
   return rule.build();
 }
 
-// One operand alone; prepended or appended tensors have no rule.
-std::optional<Rule> diff(const OpView& op) { return along_last(op); }
+// Differences along one dim; prepended and appended tensors share the others.
+std::optional<Rule> diff(const OpView& op) {
+  const auto rank = static_cast<std::int64_t>(op.operand(0).shape.size());
+  const auto dim = op.attr_dim("dim", rank, -1);
+  if (!dim) return std::nullopt;
+  RuleBuilder rule(op, "diff");
+  for (std::int64_t d = 0; d < rank; ++d) {
+    if (d == *dim) continue;
+    const std::int32_t added = rule.free_dim(0, d, d);
+    rule.operand("prepend", d, added).operand("append", d, added);
+  }
+  return rule.build();
+}
+
+// Each element looked up in a sorted list, which is whole.
+std::optional<Rule> bucketize(const OpView& op) {
+  if (op.num_operands() != 2) return std::nullopt;
+  RuleBuilder rule(op, "bucketize");
+  const auto rank = static_cast<std::int64_t>(op.operand(0).shape.size());
+  for (std::int64_t d = 0; d < rank; ++d) rule.free_dim(0, d, d);
+  return rule.build();
+}
 
 }  // namespace
 
@@ -73,6 +93,7 @@ void add_whole_dim_rules(Registry& registry) {
                along_first);
   registry.add({"argsort", "glu", "kthvalue", "sort", "topk"}, along_last);
   registry.add({"diff"}, diff);
+  registry.add({"bucketize"}, bucketize);
   registry.add({"tril", "triu"}, leading_2d);
   registry.add(
       {"adaptive_avg_pool1d", "adaptive_max_pool1d", "avg_pool1d", "max_pool1d",

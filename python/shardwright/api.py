@@ -1,0 +1,327 @@
+"""plan, parallelize, auto_parallelize: the three calls most users need.
+
+This module joins the layers that need torch (capture, profile, execute), which
+know nothing of each other, with the core. torch is imported when a function is
+called, not before.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from shardwright import _core
+from shardwright.config import Pin, memory_bytes
+from shardwright.errors import InvalidPlanError, ShardwrightError
+from shardwright.planfile import Plan
+
+if TYPE_CHECKING:
+    from torch import nn
+
+    from shardwright.capture import Captured
+    from shardwright.execute import ParallelModule
+
+__all__ = [
+    "Profiled",
+    "auto_parallelize",
+    "capture_for",
+    "parallelize",
+    "plan",
+    "plan_graph",
+    "profile_graph",
+]
+
+Progress = Callable[[str], None]
+
+
+@dataclass(frozen=True)
+class Profiled:
+    """A captured training step with a profile record for every op."""
+
+    captured: Captured
+    graph_json: str
+
+
+def profile_graph(
+    model: nn.Module,
+    batch: Any,
+    *,
+    loss: Callable[..., Any] | None = None,
+    progress: Progress | None = None,
+) -> Profiled:
+    """Captures one training step and profiles every op of it, running nothing.
+
+    Raises CaptureError for what cannot be captured.
+    """
+    from shardwright.capture import capture
+    from shardwright.profile import make_records
+
+    _say(progress, "capturing")
+    captured = capture(model, batch, loss=loss)
+    maps = json.loads(_core.factor_maps(json.dumps(captured.graph)))
+    _say(progress, f"profiling {len(captured.graph['ops'])} ops")
+    with _one_rank_axes():
+        make_records(captured, maps, _variant_functions())
+    return Profiled(captured, json.dumps(captured.graph))
+
+
+def plan_graph(
+    graph_json: str,
+    *,
+    cluster: str | Mapping[str, Any],
+    memory: str | int | None = None,
+    optimizer: str = "adamw",
+    mesh: Sequence[int] | None = None,
+    axes: Sequence[str] | None = None,
+    pins: Sequence[Pin] = (),
+    gap: float = 1e-3,
+    time_limit_s: float = 60,
+    seed: int = 0,
+    recompute: bool = True,
+    progress: Progress | None = None,
+) -> Plan:
+    """Plans a profiled graph. Raises InfeasibleError when nothing fits."""
+    options: dict[str, Any] = {
+        "cluster": cluster if isinstance(cluster, str) else dict(cluster),
+        "optimizer": optimizer,
+        "memory_limit_bytes": memory_bytes(memory),
+        "pins": [pin.to_json() for pin in pins],
+        "gap": gap,
+        "time_limit_s": time_limit_s,
+        "seed": seed,
+        "recompute": recompute,
+    }
+    if mesh is not None:
+        options["mesh"] = list(mesh)
+    if axes is not None:
+        options["axes"] = list(axes)
+    text = _core.make_plan(graph_json, json.dumps(options), progress)
+    return Plan.from_text(text)
+
+
+def plan(
+    model: nn.Module,
+    batch: Any,
+    *,
+    cluster: str | Mapping[str, Any],
+    memory: str | int | None = None,
+    loss: Callable[..., Any] | None = None,
+    optimizer: str = "adamw",
+    mesh: Sequence[int] | None = None,
+    axes: Sequence[str] | None = None,
+    pins: Sequence[Pin] = (),
+    solver: str = "joint",
+    gap: float = 1e-3,
+    time_limit_s: float = 60,
+    seed: int = 0,
+    progress: Progress | None = None,
+) -> Plan:
+    """The fastest plan for one training step of `model` on `cluster`.
+
+    `batch`: tensor, tuple (args) or dict (kwargs), the global batch. `cluster`:
+    "[HOSTS x] DEVICES NAME", a cluster file, or its content. `memory`: limit per
+    device in bytes, or text like "70GiB". The loss is `loss(output, ...)` if
+    given, else `.loss`, else a scalar output. Nothing is run.
+
+    Raises CaptureError, InfeasibleError, ShardwrightError.
+    """
+    if solver != "joint":
+        raise ShardwrightError(
+            f"[api] unknown solver: expected 'joint', got '{solver}'. Try: "
+            "leave it out; the two-stage baseline is not there yet"
+        )
+    profiled = profile_graph(model, batch, loss=loss, progress=progress)
+    return plan_graph(
+        profiled.graph_json,
+        cluster=cluster,
+        memory=memory,
+        optimizer=optimizer,
+        mesh=mesh,
+        axes=axes,
+        pins=pins,
+        gap=gap,
+        time_limit_s=time_limit_s,
+        seed=seed,
+        progress=progress,
+    )
+
+
+def parallelize(
+    model: nn.Module,
+    plan: Plan | str | Path,
+    *,
+    loss: Callable[..., Any] | None = None,
+    seed: int = 0,
+    captured: Captured | None = None,
+) -> ParallelModule:
+    """The model under a plan, on this rank; call it under torchrun.
+
+    `model` holds real values, equal on all ranks (built from one seed). Names
+    in `state_dict` stay; parameters are DTensors. `loss` as given to `plan`.
+    All ranks must have the same plan, made for this model and batch, else
+    InvalidPlanError on every rank.
+    """
+    import torch
+    import torch.distributed as dist
+
+    from shardwright.execute import ParallelModule, make_mesh
+
+    answer = plan if isinstance(plan, Plan) else Plan.load(plan)
+    if not dist.is_initialized():
+        backend = "nccl" if torch.cuda.is_available() else "gloo"
+        dist.init_process_group(backend)
+    _check_same_plan(answer)
+    if captured is None:
+        captured = capture_for(answer, model, loss)
+    else:
+        _check_same_graph(answer, captured.graph)
+    device = next((p.device.type for p in model.parameters()), "cpu")
+    return ParallelModule(
+        model, captured, answer.data, make_mesh(answer.data, device), seed=seed
+    )
+
+
+def capture_for(
+    plan: Plan, model: nn.Module, loss: Callable[..., Any] | None = None
+) -> Captured:
+    """The graph a plan was made for, captured from `model` (meta is fine).
+
+    Raises InvalidPlanError when model, loss or versions give another graph.
+    """
+    from shardwright.capture import capture, rebuild_batch
+
+    captured = capture(model, rebuild_batch(plan.data["batch"]), loss=loss)
+    _check_same_graph(plan, captured.graph)
+    return captured
+
+
+def auto_parallelize(
+    model: nn.Module,
+    batch: Any,
+    *,
+    cluster: str | Mapping[str, Any] | None = None,
+    memory: str | int | None = None,
+    loss: Callable[..., Any] | None = None,
+    **options: Any,
+) -> ParallelModule:
+    """plan + parallelize. Rank 0 plans and broadcasts the plan's bytes; when it
+    fails, every rank raises with its message. `cluster` defaults to as many
+    CPUs as there are ranks ("N cpu") on a CPU; elsewhere it must be given.
+    """
+    import torch
+    import torch.distributed as dist
+
+    if not dist.is_initialized():
+        backend = "nccl" if torch.cuda.is_available() else "gloo"
+        dist.init_process_group(backend)
+    on_cpu = all(p.device.type == "cpu" for p in model.parameters())
+    if cluster is None and not on_cpu:
+        raise ShardwrightError(
+            "[api] no cluster is given and the model is not on a CPU. Try: "
+            'cluster="8 a100-80g"'
+        )
+    where = cluster if cluster is not None else f"{dist.get_world_size()} cpu"
+    message: list[Any] = [None, None]
+    if dist.get_rank() == 0:
+        try:
+            made = plan(
+                model, batch, cluster=where, memory=memory, loss=loss, **options
+            )
+            message[0] = made.text
+        except Exception as error:  # every rank must hear of it
+            message[1] = error
+    dist.broadcast_object_list(message)
+    if message[1] is not None:
+        raise message[1]
+    return parallelize(model, Plan.from_text(message[0]), loss=loss)
+
+
+def _say(progress: Progress | None, text: str) -> None:
+    if progress is not None:
+        progress(text)
+
+
+def _check_same_plan(plan: Plan) -> None:
+    import torch.distributed as dist
+
+    hashes: list[Any] = [None] * dist.get_world_size()
+    dist.all_gather_object(hashes, plan.plan_hash)
+    if len(set(hashes)) > 1:
+        table = ", ".join(f"rank {r}: {h[:12]}" for r, h in enumerate(hashes))
+        raise InvalidPlanError(
+            f"[api] the ranks have different plans: expected one, got {table}. "
+            "Try: plan once and give every rank the same file"
+        )
+
+
+def _check_same_graph(plan: Plan, graph: Mapping[str, Any]) -> None:
+    got = _core.graph_hash(json.dumps(graph))
+    expected = plan.data["graph_hash"]
+    if got != expected:
+        raise InvalidPlanError(
+            "[api] the plan was made for another graph: expected "
+            f"{expected[:12]} ({plan.data['graph_name']}), got {got[:12]} "
+            f"({graph['name']}). Try: plan again for this model, batch shape, "
+            "mode (train or eval), loss and torch version"
+        )
+
+
+def _one_rank_axes() -> AbstractContextManager[Any]:
+    """Fake mesh axes of one rank, under which variants are profiled: their
+    collectives then move nothing, and what they allocate beside them is seen."""
+    from shardwright.runtime import axes
+
+    return axes.bound(axes.fake({"rows": 1}))
+
+
+def _variant_functions() -> dict[str, Callable[..., Any]]:
+    """How profile calls each special implementation on one rank's tensors."""
+    from shardwright.runtime import bind_variant
+
+    def caller(name: str) -> Callable[..., Any]:
+        def call(op: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+            shape = tuple(args[0].shape)
+            function, full, named = bind_variant(
+                name,
+                op,
+                args,
+                kwargs,
+                _one_rank_arguments(name, op, args, kwargs),
+                first_operand_shape=shape,
+                key="profile",
+            )
+            return function(*full, **named)
+
+        return call
+
+    names = (
+        "cross_entropy",
+        "scaled_mean",
+        "sync_batch_norm",
+        "vocab_parallel_embedding",
+        "random",
+    )
+    return {name: caller(name) for name in names}
+
+
+def _one_rank_arguments(
+    name: str, op: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> dict[str, Any]:
+    if name == "cross_entropy":
+        logits = args[0]
+        return {
+            "row_axes": ["rows"],
+            "class_axes": [],
+            "num_classes": logits.shape[1 if logits.dim() > 1 else 0],
+        }
+    if name == "scaled_mean":
+        return {"axes": ["rows"], "global_count": max(1, args[0].numel())}
+    if name == "vocab_parallel_embedding":
+        return {"axes": ["rows"], "size": args[0].shape[0]}
+    if name == "sync_batch_norm":
+        return {"axes": ["rows"]}
+    return {}

@@ -1,0 +1,1 @@
+"""The command line's commands that need torch: one file each."""

@@ -1,0 +1,67 @@
+"""`shardwright plan`: a plan for a model or a profiled graph."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+from pathlib import Path
+
+from shardwright import api
+from shardwright.commands.options import (
+    add_planning,
+    planning_arguments,
+    progress_to,
+    write_output,
+)
+from shardwright.commands.target import load_target
+from shardwright.errors import ShardwrightError
+
+__all__ = ["main"]
+
+_EXAMPLES = """examples:
+  shardwright plan train.py:step --cluster "4 cpu" --memory 400MiB -o plan.json
+  shardwright plan graph.json --cluster "2x8 a100-80g" --mesh 2x8 --axes dp,tp
+"""
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Parses, plans, writes; 0 when a plan was found."""
+    parser = argparse.ArgumentParser(
+        prog="shardwright plan",
+        description="The best plan for one training step on a cluster.",
+        epilog=_EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("target", help="file.py:function, or a profiled graph.json")
+    add_planning(parser)
+    parser.add_argument("-o", "--output", help="plan file to write")
+    parser.add_argument("--json", action="store_true", help="print the plan's JSON")
+    parser.add_argument("--real", action="store_true", help="build with real values")
+    parser.add_argument("--quiet", action="store_true")
+    options = parser.parse_args(arguments)
+    progress = progress_to(options.quiet)
+    plan = api.plan_graph(
+        _graph_json(options.target, options.real, progress),
+        **planning_arguments(options),
+        progress=progress,
+    )
+    if options.output:
+        write_output(options.output, plan.text)
+    if options.json:
+        print(plan.text)
+    elif not options.quiet:
+        print(plan.summary())
+    return 0
+
+
+def _graph_json(target: str, real: bool, progress: api.Progress | None) -> str:
+    if target.endswith(".json"):
+        try:
+            return Path(target).read_text(encoding="utf-8")
+        except OSError as error:
+            raise ShardwrightError(f"[cli] cannot read {target}: {error}") from error
+    made = load_target(target)
+    step = made.build_real() if real else made.build_meta()
+    return api.profile_graph(
+        step.model, step.batch, loss=step.loss, progress=progress
+    ).graph_json

@@ -1,0 +1,145 @@
+"""`shardwright run`: train a target under a plan, measure, compare."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Sequence
+from typing import Any
+
+from shardwright import api
+from shardwright.commands.target import Step, Target, load_target
+from shardwright.planfile import Plan
+
+__all__ = ["main"]
+
+_EXAMPLES = """examples:
+  torchrun --nproc-per-node 4 -m shardwright run train.py:step --plan plan.json
+  shardwright run train.py:step --plan plan.json --steps 5 --compare
+      (without torchrun: as many processes as the plan's mesh has, on this machine)
+"""
+
+# Allocated bytes may stay below the prediction by this part of it, and never
+# exceed it.
+_SLACK_BELOW = 0.10
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Parses, runs on all ranks; 0 when every check passed, else 1."""
+    parser = argparse.ArgumentParser(
+        prog="shardwright run",
+        description="Train some steps under a plan; say what really happened.",
+        epilog=_EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("target", help="file.py:function")
+    parser.add_argument("--plan", required=True, help="plan file")
+    parser.add_argument("--steps", type=int, default=3)
+    parser.add_argument(
+        "--compare", action="store_true", help="with one process, equal or exit code 1"
+    )
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--json", action="store_true", help="report as JSON")
+    parser.add_argument("--quiet", action="store_true")
+    options = parser.parse_args(arguments)
+    plan = Plan.load(options.plan)
+    load_target(options.target)  # a wrong target is found before processes start
+
+    from shardwright.execute.launch import joined, launch, under_torchrun
+
+    if under_torchrun():
+        with joined():
+            return _on_rank(options, plan)
+    num_ranks = 1
+    for axis in plan.data["mesh"]["axes"]:
+        num_ranks *= axis["size"]
+    codes = launch(_spawned, num_ranks, vars(options), plan.text)
+    return int(max(codes))
+
+
+def _spawned(rank: int, options: dict[str, Any], plan_text: str) -> int:
+    return _on_rank(argparse.Namespace(**options), Plan.from_text(plan_text))
+
+
+def _on_rank(options: argparse.Namespace, plan: Plan) -> int:
+    import torch.distributed as dist
+
+    from shardwright.execute.run import RunOptions, run
+
+    target = load_target(options.target)
+    step = target.build_real(options.seed)
+    captured = api.capture_for(plan, target.build_meta().model, step.loss)
+    report = run(
+        lambda: _model_only(target, options.seed),
+        step.batch,
+        captured,
+        plan.data,
+        lambda model, batch: _loss_alone(model, batch, step),
+        RunOptions(
+            steps=options.steps,
+            optimizer=plan.data["optimizer"],
+            compare=options.compare,
+            seed=options.seed,
+        ),
+    )
+    passed = report.passed and _memory_as_predicted(report)
+    if dist.get_rank() == 0 and not options.quiet:
+        _print_report(report, plan, options)
+    return 0 if passed else 1
+
+
+def _model_only(target: Target, seed: int) -> Any:
+    return target.build_real(seed).model
+
+
+def _loss_alone(model: Any, batch: Any, step: Step) -> Any:
+    """The model's own loss, on one process, without any of our code."""
+    from shardwright.capture.batch import call_arguments
+
+    args, kwargs = call_arguments(batch)
+    output = model(*args, **kwargs)
+    if step.loss is not None:
+        return step.loss(output)
+    return output.loss if hasattr(output, "loss") else output
+
+
+def _memory_as_predicted(report: Any) -> bool:
+    predicted = report.predicted_peak_bytes
+    if not predicted or not any(report.peak_bytes):
+        return True
+    worst = max(report.peak_bytes)
+    return bool((1 - _SLACK_BELOW) * predicted <= worst <= predicted)
+
+
+def _print_report(report: Any, plan: Plan, options: argparse.Namespace) -> None:
+    from shardwright.execute.report import report_lines
+
+    if options.json:
+        print(
+            json.dumps(
+                {
+                    "losses": report.losses,
+                    "peak_bytes": report.peak_bytes,
+                    "predicted_peak_bytes": report.predicted_peak_bytes,
+                    "checks": [vars(c) | {"passed": c.passed} for c in report.checks],
+                    "passed": report.passed and _memory_as_predicted(report),
+                },
+                indent=1,
+                default=float,
+            )
+        )
+        return
+    for line in report_lines(report):
+        print(line)
+    limit = plan.data["memory_limit_bytes"]
+    if limit is not None:
+        verdict = "ok  " if max(report.peak_bytes) <= limit else "FAIL"
+        print(f"{verdict} memory limit: {max(report.peak_bytes)} of {limit} bytes")
+    predicted = report.predicted_peak_bytes
+    if predicted:
+        worst = max(report.peak_bytes)
+        verdict = "ok  " if _memory_as_predicted(report) else "FAIL"
+        print(
+            f"{verdict} prediction: {predicted} bytes, measured {worst} "
+            f"({100 * (predicted / worst - 1):+.2f} %)"
+        )

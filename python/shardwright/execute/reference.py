@@ -1,0 +1,105 @@
+"""One process, no plan: what a run is compared with.
+
+`train` runs an ordinary loop on one process and keeps, outside torch's
+allocator, what "equal" speaks of: the loss of each step, the gradients of the
+first step, the parameters at the end.
+
+In float64 the model is replaced by its captured program with every cast to
+float32 widened to float64 (models round on purpose inside, and no two programs
+would agree to nine digits); the parallel program is widened alike.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, fx, nn
+
+from shardwright.execute.generate import CapturedProgram, widened
+
+__all__ = ["Trained", "WidenedProgram", "relative_error", "to_double", "train"]
+
+
+@dataclass(frozen=True)
+class Trained:
+    """Of one training run; arrays by parameter name."""
+
+    losses: list[float]
+    gradients: dict[str, np.ndarray[Any, Any]]
+    parameters: dict[str, np.ndarray[Any, Any]]
+
+
+def train(
+    parameters: Mapping[str, nn.Parameter],
+    loss_of: Callable[[], Tensor],
+    optimizer: torch.optim.Optimizer,
+    steps: int,
+    whole: Callable[[Tensor], Tensor] = lambda x: x,
+) -> Trained:
+    """`steps` steps of loss, backward, update; `whole` undoes sharding."""
+    losses: list[float] = []
+    gradients: dict[str, np.ndarray[Any, Any]] = {}
+    for step in range(steps):
+        loss = loss_of()
+        loss.backward()  # type: ignore[no-untyped-call]
+        losses.append(loss.item())
+        if step == 0:
+            gradients = {
+                name: _array(whole(p.grad))
+                for name, p in parameters.items()
+                if p.grad is not None
+            }
+        optimizer.step()
+        optimizer.zero_grad()
+    final = {name: _array(whole(p.detach())) for name, p in parameters.items()}
+    return Trained(losses, gradients, final)
+
+
+def _array(tensor: Tensor) -> np.ndarray[Any, Any]:
+    return np.array(tensor.detach().to("cpu", torch.float64).numpy(), copy=True)
+
+
+def relative_error(
+    got: np.ndarray[Any, Any], expected: np.ndarray[Any, Any], floor: float = 0.0
+) -> float:
+    """‖got - expected‖ / (‖expected‖ + floor); 0 when both are 0."""
+    difference = float(np.linalg.norm(got - expected))
+    scale = float(np.linalg.norm(expected)) + floor
+    return difference / scale if scale else (0.0 if difference == 0 else np.inf)
+
+
+def to_double(tensors: Sequence[Tensor]) -> list[Tensor]:
+    """Floating tensors in float64, the others as they are."""
+    return [t.double() if t.is_floating_point() else t for t in tensors]
+
+
+class WidenedProgram:
+    """The captured program in float64, on the tensors of `model` (in float64)."""
+
+    def __init__(self, captured: CapturedProgram, model: nn.Module) -> None:
+        graph = fx.Graph()
+        output = graph.graph_copy(captured.module.graph, val_map={})
+        graph.output(output)
+        for node in graph.nodes:
+            if node.op == "call_function":
+                node.args = tuple(widened(a) for a in node.args)
+                node.kwargs = {k: widened(v) for k, v in node.kwargs.items()}
+        tensors: dict[str, Any] = dict(model.named_parameters(remove_duplicate=False))
+        tensors.update(model.named_buffers(remove_duplicate=False))
+        targets = {str(n.target) for n in graph.nodes if n.op == "get_attr"}
+        for name in sorted(targets - tensors.keys()):
+            constant: Any = captured.module
+            for part in name.split("."):
+                constant = getattr(constant, part)
+            tensors[name] = to_double([constant])[0]
+        self._module = fx.GraphModule(
+            {name: tensors[name] for name in sorted(targets)}, graph
+        )
+
+    def loss(self, inputs: Sequence[Tensor]) -> Tensor:
+        loss: Tensor = self._module(*to_double(inputs))[0]
+        return loss

@@ -1,0 +1,157 @@
+"""The measured and compared run, its refusals, and moving checkpoints."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from pathlib import Path
+
+import pytest
+import torch
+import torch.distributed.checkpoint as dcp
+from shardwright.capture import capture
+from shardwright.errors import VersionMismatchError
+from shardwright.execute import ParallelModule, make_mesh
+from shardwright.execute.report import report_lines
+from shardwright.execute.run import RunOptions, check_same_plan, run
+from tests.support.hand_plan import HandPlan, collectives_of
+from tests.support.ranks import run_ranks
+from torch import nn
+from torch.distributed.tensor import DTensor
+
+WIDTH = 64
+
+
+class Net(nn.Module):
+    """Casts inside, as language models do: only widening makes float64 exact."""
+
+    def __init__(self):
+        super().__init__()
+        self.up = nn.Linear(WIDTH, 2 * WIDTH)
+        self.down = nn.Linear(2 * WIDTH, WIDTH)
+
+    def forward(self, x, target):
+        y = self.down(torch.relu(self.up(x)).float())
+        return nn.functional.mse_loss(y.float(), target)
+
+
+def _batch():
+    torch.manual_seed(5)
+    return torch.randn(6, WIDTH), torch.randn(6, WIDTH)
+
+
+def _plan(captured, stored):
+    hand = HandPlan(captured, {"a": 2})
+    if stored:
+        hand.storage.update({"up.weight": "S0", "down.weight": "S1", "down.bias": "S0"})
+    for op in captured.graph["ops"]:
+        sharded = {"linear": ["S0", "D", "D"], "mse_loss": ["S0", "S0"]}
+        kind = op["key"].split(":")[1]
+        if kind == "mse_loss":
+            arguments = {"axes": ["a"], "global_count": 6 * WIDTH}
+            hand.op(op["key"], sharded[kind], ["P"], "scaled_mean", arguments)
+        else:
+            hand.op(op["key"], sharded.get(kind, ["S0"]), ["S0"])
+    plan = hand.build()
+    plan["collectives"] = [
+        {"kind": kind, "axis": axis, "bytes": num_bytes, "count": count}
+        for (kind, axis, num_bytes), count in collectives_of(plan).items()
+    ]
+    return plan
+
+
+def _work(rank, folder):
+    batch = _batch()
+    captured = capture(Net(), batch)
+    _report_tells_the_truth(rank, batch, captured)
+    _wrong_plan_is_found(rank, batch, captured)
+    _different_plans_are_refused(rank, captured)
+    _checkpoint_moves(rank, batch, captured, folder)
+
+
+def _report_tells_the_truth(rank, batch, captured):
+    plan = _plan(captured, stored=True)
+    options = RunOptions(steps=3, optimizer="adamw", compare=True)
+    report = run(Net, batch, captured, plan, lambda m, b: m(*b), options)
+    assert report.passed, report_lines(report)
+    if rank == 0:
+        names = [check.name for check in report.checks]
+        assert names == [
+            "float32 losses",
+            "float32 gradients",
+            "collectives not as planned",
+            "float64 losses",
+            "float64 gradients",
+            "float64 parameters",
+        ]
+    # States by hand: two matrices halved, biases 128 whole and 64 halved, all
+    # with two Adam copies and a 4-byte counter; the batch.
+    parameters = 4 * (2 * 2 * WIDTH * WIDTH // 2 + 2 * WIDTH + WIDTH // 2)
+    batch_bytes = sum(x.nbytes for x in batch)
+    assert report.state_bytes == [3 * parameters + 4 * 4 + batch_bytes] * 2
+    assert all(
+        peak > state + parameters  # gradients at least
+        for peak, state in zip(report.peak_bytes, report.state_bytes, strict=True)
+    )
+
+
+def _wrong_plan_is_found(rank, batch, captured):
+    """A gradient that is not reduced must not pass."""
+    plan = _plan(captured, stored=False)
+    for step in plan["steps"]:
+        if step.get("value") == "up.weight":
+            step["backward"] = []
+            step["to_grad"] = step["from_grad"]
+    options = RunOptions(steps=1, optimizer="sgd", compare=True, measure=False)
+    report = run(Net, batch, captured, plan, lambda m, b: m(*b), options)
+    if rank == 0:
+        failed = {check.name for check in report.checks if not check.passed}
+        assert {"float32 gradients", "float64 parameters"} <= failed
+        assert any(line.startswith("FAIL") for line in report_lines(report))
+
+
+def _different_plans_are_refused(rank, captured):
+    plan = _plan(captured, stored=bool(rank))
+    with pytest.raises(VersionMismatchError, match="different plans"):
+        check_same_plan(plan)
+
+
+def _checkpoint_moves(rank, batch, captured, folder):
+    """Saved under one plan, loaded under another, and as a plain state."""
+    torch.manual_seed(11)
+    model = Net()
+    sharded_plan, plain_plan = _plan(captured, True), _plan(captured, False)
+    mesh = make_mesh(sharded_plan)
+    sharded = ParallelModule(model, captured, sharded_plan, mesh)
+    dcp.save({"model": sharded.state_dict()}, checkpoint_id=folder)
+    torch.manual_seed(12)
+    other = ParallelModule(Net(), captured, plain_plan, mesh)
+    state = {"model": other.state_dict()}
+    dcp.load(state, checkpoint_id=folder)
+    other.load_state_dict(state["model"])
+    third = ParallelModule(Net(), captured, sharded_plan, mesh)
+    third.load_state_dict(model.state_dict())
+    for module in (other, third):
+        for name, value in module.state_dict().items():
+            assert isinstance(value, DTensor)
+            assert torch.equal(value.full_tensor(), model.state_dict()[name]), name
+
+
+def test_run():
+    folder = tempfile.mkdtemp()
+    try:
+        run_ranks(_work, 2, str(Path(folder) / "checkpoint"))
+    finally:
+        shutil.rmtree(folder)
+
+
+def _fails_on_rank_one(rank):
+    if rank == 1:
+        raise ValueError("broken on purpose")
+    torch.distributed.barrier()
+
+
+def test_a_failure_on_one_rank_ends_all_with_its_message():
+    with pytest.raises(ValueError, match="broken on purpose") as caught:
+        run_ranks(_fails_on_rank_one, 2)
+    assert "on rank 1" in caught.value.__notes__[0]
