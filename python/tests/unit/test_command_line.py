@@ -198,7 +198,7 @@ def test_plan_refuses_a_bad_graph(tmp_path: Path, text: str | None) -> None:
 def test_plan_refuses_a_malformed_pin(tmp_path: Path) -> None:
     done = run("plan", str(tmp_path / "g.json"), "--cluster", "4 cpu", "--pin", "x")
     assert done.returncode == 2
-    assert "KIND:TARGET=SPEC" in done.stderr
+    assert "TARGET=SPEC" in done.stderr
 
 
 def test_plan_of_a_model_is_handed_to_python(tmp_path: Path) -> None:
@@ -208,3 +208,13 @@ def test_plan_of_a_model_is_handed_to_python(tmp_path: Path) -> None:
     arguments = ("plan", "model.py:make", "--cluster", "4 cpu")
     done = run(*arguments, SHARDWRIGHT_PYTHON=str(python))
     assert done.stdout == "[-m][shardwright][plan][model.py:make][--cluster][4 cpu]"
+
+
+def test_convert_on_two_axes() -> None:
+    done = run(
+        *("convert", "[-, -] partial{tp}", "[dp, tp]", "--shape", "32,32"),
+        *("--cluster", "2x2 cpu", "--mesh", "2x2", "--axes", "dp,tp", "--json"),
+    )
+    answer = json.loads(done.stdout)
+    kinds = sorted(step["kind"] for step in answer["steps"])
+    assert kinds == ["reduce_scatter", "slice"]
