@@ -71,7 +71,7 @@ def _output_bytes(args: Sequence[Any], channels_out: int) -> int:
             sizes.append((n - 1) * step - 2 * pad + span + extra[d % len(extra)])
         else:
             sizes.append((n + 2 * pad - span) // step + 1)
-    return data.shape[0] * channels_out * prod(sizes) * int(data.element_size())
+    return int(data.shape[0] * channels_out * prod(sizes) * data.element_size())
 
 
 def _convolution_backward(args: Sequence[Any]) -> list[Terms]:

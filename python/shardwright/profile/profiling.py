@@ -7,15 +7,16 @@ record; a deep model has about a hundred.
 """
 
 from collections.abc import Callable, Mapping, Sequence
+from itertools import count
 from typing import Any, Protocol
 
 import torch
 from torch import Tensor, fx
 from torch._ops import OpOverload
-from torch.fx.node import map_arg
+from torch.utils._pytree import tree_map_only
 
 from shardwright.errors import InvalidGraphError
-from shardwright.profile.layout import Layout, is_dense
+from shardwright.profile.layout import Layout
 from shardwright.profile.opaque import default_threads
 from shardwright.profile.records import FactorMap, OpCall, make_record
 from shardwright.profile.running import Run, Runner
@@ -181,9 +182,9 @@ class _Operand:
 
 def _template(node: fx.Node) -> tuple[OpOverload, Any, Any]:
     """The op and its arguments, with operands numbered in schema order."""
-    count = iter(range(len(node.args) + 10**6))
-    args, kwargs = map_arg(
-        (node.args, dict(node.kwargs)), lambda _: _Operand(next(count))
+    numbers = count()
+    args, kwargs = tree_map_only(
+        fx.Node, lambda _: _Operand(next(numbers)), (node.args, dict(node.kwargs))
     )
     return node.target, args, kwargs  # type: ignore[return-value]
 

@@ -120,7 +120,9 @@ def _run(
     gradients: Sequence[Layout | None],
 ) -> Run:
     try:
-        return runner.run(lambda tensors: op.call(tensors, changed), operands, gradients)
+        return runner.run(
+            lambda tensors: op.call(tensors, changed), operands, gradients
+        )
     except Exception as error:
         shapes = [list(operand.shape) for operand in operands]
         raise InternalError(
@@ -159,7 +161,7 @@ def _scaled_run(
         layout.resized(shape) if layout is not None else None
         for layout, shape in zip(gradients, shapes, strict=True)
     ]
-    changed: dict[str, Any] = {name: shapes[0] for name in op.shape_args}
+    changed: dict[str, Any] = dict.fromkeys(op.shape_args, shapes[0])
     changed |= {name: factor_map.attr(name, scaling) for name in factor_map.attrs}
     try:
         run = _run(runner, op, operands, changed, scaled_gradients)

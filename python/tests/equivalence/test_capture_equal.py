@@ -4,12 +4,9 @@ import copy
 
 import pytest
 import torch
-
 from models import CASES
-
 from shardwright.capture import capture
 from shardwright.capture.batch import call_arguments
-
 
 # While tracing, transformers builds an explicit causal mask where eager sets
 # is_causal: another order of sums in the attention kernel.

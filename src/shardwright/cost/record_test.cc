@@ -7,16 +7,12 @@ namespace {
 
 Json record_with_read(const Json& read) {
   const Json one = {{"c", 1}, {"f", Json::array()}};
-  Json record = {{"sizes", Json::array()},
-                 {"results", Json::array()},
-                 {"saved", Json::array()},
-                 {"forward", Json::array()},
-                 {"backward", Json::array()},
-                 {"gradients", Json::array()},
-                 {"kernels_forward", Json::array()},
-                 {"kernels_backward", Json::array()},
-                 {"variants", Json::object()},
-                 {"scalable", true}};
+  Json record = {
+      {"sizes", Json::array()},           {"results", Json::array()},
+      {"saved", Json::array()},           {"forward", Json::array()},
+      {"backward", Json::array()},        {"gradients", Json::array()},
+      {"kernels_forward", Json::array()}, {"kernels_backward", Json::array()},
+      {"variants", Json::object()},       {"scalable", true}};
   record["kernels_forward"].push_back({{"name", "aten.mm"},
                                        {"class", "gemm"},
                                        {"flops", one},
