@@ -15,7 +15,7 @@ from torch import Tensor, fx
 from torch._ops import OpOverload
 from torch.utils._pytree import tree_map_only
 
-from shardwright.errors import InvalidGraphError
+from shardwright.errors import InternalError, InvalidGraphError
 from shardwright.profile.layout import Layout
 from shardwright.profile.opaque import default_threads
 from shardwright.profile.records import FactorMap, OpCall, make_record
@@ -139,12 +139,18 @@ class _Profiler:
             return OpCall(op["key"], call, operands, shape_args)
 
         record, run = make_record(self._runner, call_as(_plain), factor_map, gradients)
-        record["variants"] = {
-            name: make_record(
-                self._runner, call_as(self._variant(name, op)), factor_map, gradients
-            )[0]
-            for name in factor_map.variants
-        }
+        record["variants"], record["refused_variants"] = {}, {}
+        for name in factor_map.variants:
+            call = call_as(self._variant(name, op))
+            try:
+                special, _ = make_record(self._runner, call, factor_map, gradients)
+            except InternalError as error:
+                # The implementation says what it does not do with a ValueError.
+                if not isinstance(error.__cause__, ValueError):
+                    raise
+                record["refused_variants"][name] = str(error.__cause__)
+            else:
+                record["variants"][name] = special
         return record, run
 
     def _variant(self, name: str, op: Mapping[str, Any]) -> VariantFunction:

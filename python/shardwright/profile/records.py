@@ -15,6 +15,7 @@ i<k> (of operand k) or g<m> (of result m's incoming gradient).
                      else their sum is a third tensor
     kernels_forward, kernels_backward
     variants         name -> record of the special implementation
+    refused_variants name -> why it cannot run this op (only at the top level)
     scalable         false: numbers stand at the sizes of the whole graph
     reason           why not (only then)
 

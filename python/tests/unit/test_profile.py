@@ -245,6 +245,13 @@ def test_variants_have_records_of_their_own():
     record = record_of(step, x, "relu", the_map, {"special": variant})
     assert seen[0] == ("aten.relu.default", 1, {})
     assert len(record["variants"]["special"]["sizes"]) == len(record["sizes"]) + 1
+
+    def refuses(op, args, kwargs):
+        raise ValueError("not for floats")
+
+    record = record_of(step, x, "relu", the_map, {"special": refuses})
+    assert record["variants"] == {}
+    assert record["refused_variants"] == {"special": "not for floats"}
     with pytest.raises(InvalidGraphError, match="no function for variant 'special'"):
         record_of(step, x, "relu", the_map)
 
