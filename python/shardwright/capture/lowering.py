@@ -101,6 +101,7 @@ class Lowering:
             return bound["self"]  # type: ignore[no-any-return]
         first = next(iter(bound.values()), None)
         may_be_identity = self._may_be_identity(op) and not has_effect(op, bound)
+        value = None
         if isinstance(first, fx.Node) and may_be_identity:
             value = self.tracked.run(op, bound, node)
             if self.tracked.is_identity_of(value, first):
@@ -109,7 +110,7 @@ class Lowering:
             bound = _explicit_slice(bound, first.meta["tensor"])  # type: ignore[union-attr]
         if has_effect(op, bound):
             self._check_statistics(node, bound)
-        return self.tracked.emit(op, (), bound, node)
+        return self.tracked.emit(op, (), bound, node, value)
 
     def _broadcast(self, node: fx.Node, tensors: Sequence[fx.Node]) -> list[fx.Node]:
         """One expand per tensor that needs it."""

@@ -79,15 +79,21 @@ class TrackedGraph:
         return node
 
     def emit(
-        self, op: OpOverload, args: Sequence[Any], kwargs: Any, origin: fx.Node
+        self,
+        op: OpOverload,
+        args: Sequence[Any],
+        kwargs: Any,
+        origin: fx.Node,
+        value: Any = None,
     ) -> Result:
         """Appends `op` in normal form: all arguments explicit, no -1 sizes.
 
         Returns one node, or for an op with several results the list of their
-        getitem nodes. `origin` gives module path and source line.
+        getitem nodes. `origin` gives module path and source line. `value`: the
+        fake result, when `run` has made it already.
         """
         bound = bind_arguments(op, args, kwargs)
-        value = self.run(op, bound, origin)
+        value = self.run(op, bound, origin) if value is None else value
         shape_arg = SHAPE_ARGS.get(str(op))
         if shape_arg is not None:
             bound[shape_arg] = list(value.shape)
