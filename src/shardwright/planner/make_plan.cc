@@ -58,12 +58,12 @@ tl::unexpected<Error> infeasible(const Model& model,
       fmt::format("[planner] the memory limit of {} per device is too small "
                   "on mesh {}: the smallest that works is {} (no plan of this "
                   "search space needs less than {}); {} binds. Try: "
-                  "--memory {}, more devices, or a smaller batch.",
+                  "--memory {} (bytes), more devices, or a smaller batch.",
                   human(Bytes(limit)), mesh::to_string(model.mesh),
                   human(Bytes(answer.smallest_limit)),
                   human(Bytes(answer.smallest_limit_bound)),
                   position_text(model, answer.binding_position),
-                  human(Bytes(answer.smallest_limit))));
+                  answer.smallest_limit));
 }
 
 std::int64_t num_choices(const solver::ChoiceProblem& problem) {

@@ -528,7 +528,8 @@ class Replay {
       }
       const std::int64_t own = p_.buffers[b].bytes;
       memory_.touch(optimizer_.own_copies * own +
-                    optimizer_.previous_copies * previous);
+                    optimizer_.previous_copies * previous +
+                    optimizer_.scalar_bytes);
       previous = own;
     }
     record_point("optimizer step");

@@ -101,7 +101,7 @@ solver::Choice storage_choice(const Model& model, ValueId id,
                         timeline.backward[static_cast<std::size_t>(use)]),
                last, bytes);
   add_interval(out.intervals, position, position,
-               optimizer.own_copies * bytes);
+               optimizer.own_copies * bytes + optimizer.scalar_bytes);
   add_interval(out.intervals, position + 1, position + 1,
                optimizer.previous_copies * bytes);
   const double traffic =
