@@ -7,6 +7,7 @@
 #pragma once
 
 #include <CLI/CLI.hpp>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -28,11 +29,16 @@ struct Session {
   std::vector<std::string> arguments;  // argv[1..], as given
   OutputOptions output;
   int exit_code = kExitOk;
+
+  // Ends a command: prints the error, if any, and sets the exit code.
+  void finish(const Result<bool>& outcome);
 };
 
 // Adds every command of the table to the program.
 void add_commands(CLI::App& app, Session& session);
 
+void add_convert(CLI::App& command, Session& session);
+void add_solve(CLI::App& command, Session& session);
 void add_doctor(CLI::App& command, Session& session);
 
 }  // namespace shardwright::cli

@@ -20,9 +20,7 @@ void add_handed_to_python(CLI::App& command, Session& session) {
   command.set_help_flag();
   command.prefix_command();
   command.callback([&session] {
-    const Error error = exec_python_module(session.arguments);
-    print_error(error.message);
-    session.exit_code = exit_code_of(error.code);
+    session.finish(tl::unexpected(exec_python_module(session.arguments)));
   });
 }
 
@@ -44,14 +42,14 @@ constexpr Command kCommands[] = {
      "it",
      add_handed_to_python},
     {"plan", "Find the best plan for a model or graph on a cluster",
-     add_unavailable},
+     add_handed_to_python},
     {"explain", "Why a plan is as it is, and what a change would cost",
      add_unavailable},
     {"verify", "Check a plan against its graph, independently of the planner",
      add_unavailable},
     {"convert", "The cheapest change of a tensor from one layout to another",
-     add_unavailable},
-    {"solve", "Solve a raw choice problem given as a file", add_unavailable},
+     add_convert},
+    {"solve", "Solve a raw choice problem given as a file", add_solve},
     {"run", "Train a model under a plan (under torchrun)",
      add_handed_to_python},
     {"doctor", "Versions and backends of this installation", add_doctor},
@@ -61,6 +59,12 @@ constexpr Command kCommands[] = {
 
 int exit_code_of(ErrorCode code) {
   return code == ErrorCode::kInfeasible ? kExitInfeasible : kExitInput;
+}
+
+void Session::finish(const Result<bool>& outcome) {
+  if (outcome) return;
+  print_error(outcome.error().message);
+  exit_code = exit_code_of(outcome.error().code);
 }
 
 void add_commands(CLI::App& app, Session& session) {

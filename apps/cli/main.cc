@@ -23,17 +23,20 @@ int run(int argc, char** argv) {
       "which activations are recomputed.",
       "shardwright"};
   app.set_version_flag("--version", std::string(version()));
-  app.require_subcommand(1);
-  app.footer(kFooter);
 
   Session session;
   session.arguments.assign(argv + 1, argv + argc);
   add_commands(app, session);
+  app.footer(kFooter);  // after the commands, which would inherit it
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
     // --help and --version arrive here too, with exit code 0.
     return app.exit(error) == 0 ? kExitOk : kExitInput;
+  }
+  if (app.get_subcommands().empty()) {
+    print_error("[cli] expected a command, got none. Try: shardwright --help");
+    return kExitInput;
   }
   return session.exit_code;
 }

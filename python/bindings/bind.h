@@ -49,6 +49,7 @@ auto without_gil(Body&& body) {
 }
 
 void bind_base(nb::module_& module);
+void bind_ir(nb::module_& module);
 void bind_rules(nb::module_& module);
 void bind_strategy(nb::module_& module);
 void bind_planner(nb::module_& module);

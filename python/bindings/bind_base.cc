@@ -1,6 +1,7 @@
 #include <string>
 
 #include "bind.h"
+#include "shardwright/base/check.h"
 #include "shardwright/base/json.h"
 #include "shardwright/base/version.h"
 
@@ -15,18 +16,11 @@ void bind_base(nb::module_& module) {
       "text"_a,
       "SHA-256 of the text's UTF-8 bytes, in hexadecimal: the hash that plans "
       "and graphs carry.");
+  // Lets the tests see how InternalError arrives in Python.
   module.def(
-      "normalize_json",
-      [](const std::string& text, const std::string& what) {
-        return without_gil([&] {
-          return parse_json(text, what).map([](const Json& json) {
-            return json.dump();
-          });
-        });
-      },
-      "text"_a, "what"_a,
-      "The text as compact JSON, keys in their order. Raises ShardwrightError "
-      "(code 'parse_error') naming `what` when it is not JSON.");
+      "_break_invariant",
+      [](const std::string& detail) { SW_CHECK(false, detail); }, "detail"_a,
+      "Raises InternalError.");
 }
 
 }  // namespace shardwright::bindings

@@ -34,9 +34,8 @@ std::string make_plan(const std::string& graph_json,
       (*progress)(text);
     };
   }
-  std::string out = without_gil([&] {
-    return planner::make_plan_text(graph_json, options_json, hooks);
-  });
+  std::string out = without_gil(
+      [&] { return planner::make_plan_text(graph_json, options_json, hooks); });
   if (PyErr_Occurred() != nullptr) throw nb::python_error();
   return out;
 }

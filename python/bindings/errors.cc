@@ -41,6 +41,8 @@ void set_python_error(std::string_view name, const std::string& message,
 }  // namespace
 
 void raise_error(const Error& error) {
+  // An interrupt (Ctrl-C) noticed during the call is the true cause.
+  if (PyErr_Occurred() != nullptr) throw nb::python_error();
   set_python_error(exception_name(error.code), error.message,
                    to_string(error.code));
   throw nb::python_error();

@@ -7,6 +7,7 @@ NB_MODULE(_core, module) {
   module.doc() = "The C++ core of shardwright: functions of JSON text.";
   register_internal_error();
   bind_base(module);
+  bind_ir(module);
   bind_rules(module);
   bind_strategy(module);
   bind_planner(module);

@@ -105,11 +105,14 @@ _COMMANDS: dict[str, Callable[[Sequence[str]], int]] = {
 def main(arguments: Sequence[str]) -> int:
     """Runs one command; gives the exit code."""
     if not arguments or arguments[0] not in _COMMANDS:
-        given = f"'{arguments[0]}'" if arguments else "no command"
+        wrong = (
+            f"'{arguments[0]}' is not available in this build"
+            if arguments
+            else "no command given"
+        )
         print(
-            f"error: [cli] {given} is not available in this build as "
-            f"`python -m shardwright`: expected one of {sorted(_COMMANDS)}. "
-            "Try: the program `shardwright`, which has the other commands",
+            f"error: [cli] {wrong}: expected one of {sorted(_COMMANDS)}, or a "
+            "command of the program itself. Try: shardwright --help",
             file=sys.stderr,
         )
         return _INPUT
