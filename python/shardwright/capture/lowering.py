@@ -115,7 +115,7 @@ class Lowering:
     def _broadcast(self, node: fx.Node, tensors: Sequence[fx.Node]) -> list[fx.Node]:
         """One expand per tensor that needs it."""
         shapes = [tensor.meta["tensor"].shape for tensor in tensors]
-        common = torch.broadcast_shapes(*shapes)  # type: ignore[no-untyped-call]
+        common = torch.broadcast_shapes(*shapes)
         return [
             tensor
             if shape == common
@@ -268,7 +268,7 @@ class Lowering:
     # -- regions ----------------------------------------------------------
 
     def _lower_region(self, node: fx.Node, op: HigherOrderOperator) -> list[Any]:
-        name = str(op.name())  # type: ignore[no-untyped-call]
+        name = str(op.name())
         if name == "wrap_with_set_grad_enabled":
             enabled, body, *operands = node.args
             return self._inline(node, body, operands, detached=not enabled)

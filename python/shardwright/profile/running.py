@@ -86,7 +86,7 @@ class Runner:
             sink = self._forward(recorder, call, operands, gradients)
             if sink is not None:
                 # _Sink.backward begins the record
-                sink.backward()  # type: ignore[no-untyped-call]
+                sink.backward()
                 recorder.finish_backward()
         return recorder.run
 
@@ -134,7 +134,7 @@ class Runner:
         return _Sink.apply(recorder, wanted, *passed)  # type: ignore[no-any-return, no-untyped-call]
 
 
-class _Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
+class _Recorder(TorchDispatchMode):
     def __init__(self, threads: int, num_operands: int) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
         self.run = Run(

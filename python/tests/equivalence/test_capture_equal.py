@@ -5,6 +5,7 @@ import copy
 import pytest
 import torch
 from models import CASES
+
 from shardwright.capture import capture
 from shardwright.capture.batch import call_arguments
 

@@ -5,6 +5,7 @@ import pytest
 import torch
 from batch_maps import batch_maps
 from replay import measured, replay
+
 from shardwright.capture import capture
 from shardwright.profile import make_records
 

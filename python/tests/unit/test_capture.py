@@ -7,10 +7,11 @@ import models
 import pytest
 import torch
 import torch.nn.functional as F
-from shardwright.capture import capture, rebuild_batch
-from shardwright.errors import CaptureError
 from torch import nn
 from torch.utils.checkpoint import checkpoint
+
+from shardwright.capture import capture, rebuild_batch
+from shardwright.errors import CaptureError
 
 
 class Lambda(nn.Module):

@@ -6,12 +6,13 @@ import pytest
 import torch
 import torch.nn.functional as F
 from replay import evaluate
+from torch import nn
+
 from shardwright.capture import capture
 from shardwright.errors import InvalidGraphError
 from shardwright.profile import make_records
 from shardwright.profile.expressions import NotProportional, Scaling
 from shardwright.profile.layout import scaled_strides
-from torch import nn
 
 NO_RULE = {"rule": None, "factors": []}
 

@@ -131,16 +131,14 @@ Result<plan::Plan> plan_on_mesh(const ir::Graph& graph,
   const solver::Answer answer =
       solver::solve(problem.choice, solve_options(options));
   if (answer.status == solver::Status::kInfeasible) {
-    return infeasible(model, answer,
-                      options.memory_limit_bytes.value_or(0));
+    return infeasible(model, answer, options.memory_limit_bytes.value_or(0));
   }
   if (answer.choice.empty()) {
     return make_error(ErrorCode::kInfeasible,
                       fmt::format("[planner] no plan was found within {} s on "
                                   "mesh {}. Try: a longer time limit, or more "
                                   "memory.",
-                                  options.time_limit_s,
-                                  mesh::to_string(mesh)));
+                                  options.time_limit_s, mesh::to_string(mesh)));
   }
   plan::Plan plan = assemble(model, problem, answer.choice);
   plan.program_version = version();
