@@ -8,7 +8,7 @@ help:
 
 demo:
 	tools/setup run
-	.venv/bin/shardwright doctor
+	.venv/bin/python examples/demo.py
 
 test:
 	tools/setup dev

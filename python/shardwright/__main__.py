@@ -118,6 +118,9 @@ def main(arguments: Sequence[str]) -> int:
         return _INPUT
     try:
         return _COMMANDS[arguments[0]](arguments[1:])
+    except BrokenPipeError:  # the reader of our output has seen enough
+        sys.stderr.close()
+        return _OK
     except InfeasibleError as error:
         print(f"error: {error}", file=sys.stderr)
         return _INFEASIBLE

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -59,13 +58,13 @@ def profile_graph(
     """
     from shardwright.capture import capture
     from shardwright.profile import make_records
+    from shardwright.runtime import local_variants
 
     _say(progress, "capturing")
     captured = capture(model, batch, loss=loss)
     maps = json.loads(_core.factor_maps(json.dumps(captured.graph)))
     _say(progress, f"profiling {len(captured.graph['ops'])} ops")
-    with _one_rank_axes():
-        make_records(captured, maps, _variant_functions())
+    make_records(captured, maps, local_variants())
     return Profiled(captured, json.dumps(captured.graph))
 
 
@@ -268,60 +267,3 @@ def _check_same_graph(plan: Plan, graph: Mapping[str, Any]) -> None:
             f"({graph['name']}). Try: plan again for this model, batch shape, "
             "mode (train or eval), loss and torch version"
         )
-
-
-def _one_rank_axes() -> AbstractContextManager[Any]:
-    """Fake mesh axes of one rank, under which variants are profiled: their
-    collectives then move nothing, and what they allocate beside them is seen."""
-    from shardwright.runtime import axes
-
-    return axes.bound(axes.fake({"rows": 1}))
-
-
-def _variant_functions() -> dict[str, Callable[..., Any]]:
-    """How profile calls each special implementation on one rank's tensors."""
-    from shardwright.runtime import bind_variant
-
-    def caller(name: str) -> Callable[..., Any]:
-        def call(op: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-            shape = tuple(args[0].shape)
-            function, full, named = bind_variant(
-                name,
-                op,
-                args,
-                kwargs,
-                _one_rank_arguments(name, op, args, kwargs),
-                first_operand_shape=shape,
-                key="profile",
-            )
-            return function(*full, **named)
-
-        return call
-
-    names = (
-        "cross_entropy",
-        "scaled_mean",
-        "sync_batch_norm",
-        "vocab_parallel_embedding",
-        "random",
-    )
-    return {name: caller(name) for name in names}
-
-
-def _one_rank_arguments(
-    name: str, op: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
-) -> dict[str, Any]:
-    if name == "cross_entropy":
-        logits = args[0]
-        return {
-            "row_axes": ["rows"],
-            "class_axes": [],
-            "num_classes": logits.shape[1 if logits.dim() > 1 else 0],
-        }
-    if name == "scaled_mean":
-        return {"axes": ["rows"], "global_count": max(1, args[0].numel())}
-    if name == "vocab_parallel_embedding":
-        return {"axes": ["rows"], "size": args[0].shape[0]}
-    if name == "sync_batch_norm":
-        return {"axes": ["rows"]}
-    return {}

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from shardwright import _core
+from shardwright.errors import ShardwrightError
 
 __all__ = ["Plan"]
 
@@ -34,8 +35,15 @@ class Plan:
 
     @staticmethod
     def load(path: str | Path) -> Plan:
-        """Reads a plan file. Raises as from_text, and FileNotFoundError."""
-        return Plan.from_text(Path(path).read_text(encoding="utf-8"))
+        """Reads a plan file. Raises as from_text, and for files that cannot be
+        read."""
+        try:
+            text = Path(path).read_text(encoding="utf-8")
+        except (OSError, UnicodeDecodeError) as error:
+            raise ShardwrightError(
+                f"[plan] cannot read plan file {path}: {error}"
+            ) from error
+        return Plan.from_text(text)
 
     def save(self, path: str | Path) -> None:
         """Writes the file whole or not at all."""

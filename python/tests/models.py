@@ -104,7 +104,9 @@ def odd() -> Case:
     return Odd(), torch.randn(2, 6, 16)
 
 
-def gpt2(layers: int = 2, dropout: float = 0.0, batch: int = 2, length: int = 16) -> Case:
+def gpt2(
+    layers: int = 2, dropout: float = 0.0, batch: int = 2, length: int = 16
+) -> Case:
     from transformers import GPT2Config, GPT2LMHeadModel
 
     config = GPT2Config(

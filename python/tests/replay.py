@@ -6,7 +6,14 @@ written apart from it. Parameters, buffers and inputs are not counted.
 
 from math import prod
 
-ITEMSIZE = {"float32": 4, "float64": 8, "bfloat16": 2, "int64": 8, "int32": 4, "bool": 1}
+ITEMSIZE = {
+    "float32": 4,
+    "float64": 8,
+    "bfloat16": 2,
+    "int64": 8,
+    "int32": 4,
+    "bool": 1,
+}
 
 
 def evaluate(expr, local):

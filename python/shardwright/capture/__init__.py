@@ -1,5 +1,10 @@
 """From a model and a batch to a graph: `capture(model, batch) -> Captured`."""
 
+# ruff: noqa: E402 - the torch version is checked before torch is used
+from shardwright._torch_version import require_torch
+
+require_torch("capture")
+
 from shardwright.capture.batch import BatchLayout, rebuild_batch
 from shardwright.capture.captured import AutocastState, Captured
 from shardwright.capture.capturing import capture

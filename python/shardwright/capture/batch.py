@@ -69,10 +69,8 @@ def dtype_name(dtype: torch.dtype) -> str:
 def describe_batch(batch: Any, model: nn.Module, taken: set[str]) -> BatchLayout:
     """Layout of `batch`; input names avoid `taken` (parameters, buffers)."""
     form, value = _as_tree_value(batch)
-    if form == "kwargs":
-        heads = list(value)
-    else:
-        heads = _argument_names(model, len(value))
+    named = form == "kwargs"
+    heads = list(value) if named else _argument_names(model, len(value))
     names: list[str] = []
     used = set(taken)
     branches = [
@@ -149,7 +147,9 @@ def _describe(value: Any, path: str, names: list[str], used: set[str]) -> Tree:
                 "Try: a dict keyed by strings."
             )
         return {
-            "dict": {k: _describe(v, f"{path}.{k}", names, used) for k, v in value.items()}
+            "dict": {
+                k: _describe(v, f"{path}.{k}", names, used) for k, v in value.items()
+            }
         }
     if type(value) in (tuple, list):
         items = [_describe(v, f"{path}.{i}", names, used) for i, v in enumerate(value)]
@@ -206,9 +206,7 @@ def _tensor_leaves(tree: Tree) -> Iterator[dict[str, Any]]:
     if kind == "tensor":
         yield content
     elif kind != "constant":
-        branches: Sequence[Tree] = (
-            list(content.values()) if kind == "dict" else content
-        )
+        branches: Sequence[Tree] = list(content.values()) if kind == "dict" else content
         for branch in branches:
             yield from _tensor_leaves(branch)
 

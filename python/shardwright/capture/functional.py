@@ -9,6 +9,7 @@ changed.
 """
 
 from collections.abc import Iterable
+from itertools import pairwise
 from typing import Any
 
 import torch
@@ -76,7 +77,7 @@ class Mutation:
         path = [target]
         while path[-1] in self._tracked.parents:
             path.append(self._tracked.parents[path[-1]])
-        for view, parent in zip(path, path[1:], strict=False):
+        for view, parent in pairwise(path):
             value = self._carry(view, parent, value)
         self._replaced[path[-1]] = value
         return {node: self._retake(node) for node in affected}
@@ -124,7 +125,7 @@ class Mutation:
             if not isinstance(node.target, OpOverload):  # a getitem of split, ...
                 raise CaptureError(
                     f"[capture] in-place op {self._origin.target} changes memory that "
-                    f"{parent} shares ({node_source(self._origin)}). Try: clone() first."
+                    f"{parent} shares ({node_source(self._origin)}). Try: clone() it."
                 )
             new_parent = self._retake(parent)
             args = tuple(new_parent if arg is parent else arg for arg in node.args)

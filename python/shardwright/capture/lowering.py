@@ -23,7 +23,7 @@ from shardwright.capture.schema import (
     tensor_operands,
 )
 from shardwright.capture.source import node_source
-from shardwright.capture.tracked import Result, TensorMeta, TrackedGraph
+from shardwright.capture.tracked import Result, TensorMeta, TrackedGraph, nodes_in
 from shardwright.errors import CaptureError
 
 __all__ = ["Lowering"]
@@ -58,7 +58,9 @@ class Lowering:
         """Lowers all ops of `root`; returns what its outputs became."""
         nodes = list(root.graph.nodes)
         self._last_use |= {
-            used: index for index, node in enumerate(nodes) for used in node.all_input_nodes
+            used: index
+            for index, node in enumerate(nodes)
+            for used in node.all_input_nodes
         }
         outputs: list[Any] = []
         for index, node in enumerate(nodes):
@@ -98,16 +100,17 @@ class Lowering:
             self._fresh.add(bound["self"])
             return bound["self"]  # type: ignore[no-any-return]
         first = next(iter(bound.values()), None)
-        if isinstance(first, fx.Node) and not has_effect(op, bound):
-            if self._may_be_identity(op):
-                value = self.tracked.run(op, bound, node)
-                if self.tracked.is_identity_of(value, first):
-                    return first
+        may_be_identity = self._may_be_identity(op) and not has_effect(op, bound)
+        value = None
+        if isinstance(first, fx.Node) and may_be_identity:
+            value = self.tracked.run(op, bound, node)
+            if self.tracked.is_identity_of(value, first):
+                return first
         if op is aten.slice.Tensor:
             bound = _explicit_slice(bound, first.meta["tensor"])  # type: ignore[union-attr]
         if has_effect(op, bound):
             self._check_statistics(node, bound)
-        return self.tracked.emit(op, (), bound, node)
+        return self.tracked.emit(op, (), bound, node, value)
 
     def _broadcast(self, node: fx.Node, tensors: Sequence[fx.Node]) -> list[fx.Node]:
         """One expand per tensor that needs it."""
@@ -135,9 +138,11 @@ class Lowering:
             size = list(bound["other"].meta["tensor"].shape)
             simple = _SHAPE_OF_OTHER[name]
             return simple, bind_arguments(simple, (bound["self"], size), {})
-        if name == "to" or name == "type_as":
+        if name in ("to", "type_as"):
             other = bound.get("other")
-            dtype = other.meta["tensor"].dtype if other is not None else bound.get("dtype")
+            dtype = (
+                other.meta["tensor"].dtype if other is not None else bound.get("dtype")
+            )
             dtype = dtype or bound["self"].meta["tensor"].dtype
             copy = bound.get("copy", False)
             layout = bound.get("memory_format")
@@ -175,7 +180,9 @@ class Lowering:
             )
         if root in self._outside:
             raise _refused(
-                node, f"{op} under no_grad changes a tensor made before it", "clone() it"
+                node,
+                f"{op} under no_grad changes a tensor made before it",
+                "clone() it",
             )
         live = self._live_nodes()
         mutation = Mutation(self.tracked, node)
@@ -187,13 +194,15 @@ class Lowering:
         replaced = mutation.apply(target, value, live)
         for old, new in replaced.items():
             self._rename(old, new)
-        return replaced[target]
+        carried: fx.Node = replaced[target]
+        return carried
 
     def _buffer_effect(
         self, node: fx.Node, op: OpOverload, bound: dict[str, Any], root: fx.Node
     ) -> fx.Node:
         """A buffer keeps its in-place op; its later readers follow in order."""
-        if bound["self"] is not root:
+        target: fx.Node = bound["self"]
+        if target is not root:
             raise _refused(node, f"{op} changes a part of the buffer '{root.target}'")
         operands = tensor_operands(bound, lambda value: isinstance(value, fx.Node))
         if any(value.meta["tensor"].requires_grad for _, value in operands):
@@ -217,7 +226,9 @@ class Lowering:
         layout = torch.contiguous_format
         return self._one(node, aten.clone.default, value, memory_format=layout)
 
-    def _new_value(self, node: fx.Node, op: OpOverload, bound: dict[str, Any]) -> fx.Node:
+    def _new_value(
+        self, node: fx.Node, op: OpOverload, bound: dict[str, Any]
+    ) -> fx.Node:
         """What the in-place op leaves in its target: same shape and dtype."""
         meta: TensorMeta = bound["self"].meta["tensor"]
         functional = functional_form(op, node)
@@ -245,7 +256,7 @@ class Lowering:
         found: list[fx.Node] = []
         for exported, value in self._env.items():
             if self._last_use.get(exported, -1) > self._position:
-                map_arg(value, lambda node: found.append(node) or node)
+                found += nodes_in(value)
         return found
 
     def _rename(self, old: fx.Node, new: Any) -> None:
@@ -257,7 +268,7 @@ class Lowering:
     # -- regions ----------------------------------------------------------
 
     def _lower_region(self, node: fx.Node, op: HigherOrderOperator) -> list[Any]:
-        name = op.name()
+        name = str(op.name())
         if name == "wrap_with_set_grad_enabled":
             enabled, body, *operands = node.args
             return self._inline(node, body, operands, detached=not enabled)
@@ -282,10 +293,9 @@ class Lowering:
         placeholders = [n for n in module.graph.nodes if n.op == "placeholder"]
         for placeholder, operand in zip(placeholders, operands, strict=True):
             value = self._mapped(operand)
-            if detached and isinstance(value, fx.Node):
-                if value.meta["tensor"].requires_grad:
-                    value = self._one(node, aten.detach.default, value)
             if isinstance(value, fx.Node):
+                if detached and value.meta["tensor"].requires_grad:
+                    value = self._one(node, aten.detach.default, value)
                 inner._outside.add(self.tracked.root_of(value))
             inner.bind(placeholder, value)
         outputs = inner.walk(module)

@@ -16,7 +16,7 @@ _FRAME = re.compile(r'File "([^"]+)", line (\d+)')
 
 
 def node_source(node: fx.Node) -> str:
-    """"file.py:line" of the innermost frame outside torch; "" when unknown."""
+    """ "file.py:line" of the innermost frame outside torch; "" when unknown."""
     trace = node.meta.get("stack_trace") or ""
     frames = _FRAME.findall(trace)
     for file, line in reversed(frames):

@@ -16,12 +16,13 @@ from torch import Tensor, fx
 from torch._ops import OpOverload
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.fx.node import map_arg
+from torch.utils._pytree import tree_leaves
 
 from shardwright.capture.schema import SHAPE_ARGS, bind_arguments, unbind_arguments
 from shardwright.capture.source import node_source
 from shardwright.errors import CaptureError
 
-__all__ = ["TensorMeta", "TrackedGraph"]
+__all__ = ["TensorMeta", "TrackedGraph", "nodes_in"]
 
 Result = fx.Node | list[fx.Node]
 
@@ -67,9 +68,7 @@ class TrackedGraph:
         if kind == "input":
             node = self.graph.placeholder(_identifier(target))
         else:
-            node = self.graph.create_node(
-                "get_attr", target, name=_identifier(target)
-            )
+            node = self.graph.create_node("get_attr", target, name=_identifier(target))
         with self._mode:
             fake = torch.empty_strided(
                 tensor.shape, tensor.stride(), dtype=tensor.dtype, device="cpu"
@@ -80,15 +79,21 @@ class TrackedGraph:
         return node
 
     def emit(
-        self, op: OpOverload, args: Sequence[Any], kwargs: Any, origin: fx.Node
+        self,
+        op: OpOverload,
+        args: Sequence[Any],
+        kwargs: Any,
+        origin: fx.Node,
+        value: Any = None,
     ) -> Result:
         """Appends `op` in normal form: all arguments explicit, no -1 sizes.
 
         Returns one node, or for an op with several results the list of their
-        getitem nodes. `origin` gives module path and source line.
+        getitem nodes. `origin` gives module path and source line. `value`: the
+        fake result, when `run` has made it already.
         """
         bound = bind_arguments(op, args, kwargs)
-        value = self.run(op, bound, origin)
+        value = self.run(op, bound, origin) if value is None else value
         shape_arg = SHAPE_ARGS.get(str(op))
         if shape_arg is not None:
             bound[shape_arg] = list(value.shape)
@@ -157,7 +162,7 @@ class TrackedGraph:
     ) -> None:
         self.fakes[node] = fake
         node.meta["tensor"] = TensorMeta.of(fake)
-        for operand in _nodes_in(bound or {}):
+        for operand in nodes_in(bound):
             if self._storage(operand) == self._storage(node):
                 self.parents[node] = operand
                 return
@@ -166,10 +171,9 @@ class TrackedGraph:
         return int(self.fakes[node].untyped_storage()._cdata)
 
 
-def _nodes_in(bound: dict[str, Any]) -> list[fx.Node]:
-    found: list[fx.Node] = []
-    map_arg(tuple(bound.values()), lambda node: found.append(node) or node)
-    return found
+def nodes_in(value: Any) -> list[fx.Node]:
+    """The nodes in nested lists, tuples and dicts, in order."""
+    return [leaf for leaf in tree_leaves(value) if isinstance(leaf, fx.Node)]
 
 
 def _identifier(name: str) -> str:

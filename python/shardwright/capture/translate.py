@@ -10,6 +10,11 @@ __all__ = ["translate"]
 # (pattern in "<type>: <message>", what it means, what to try); first match wins.
 _KNOWN = (
     (
+        r"fake tensor in the exported program constant",
+        "a tensor slips past the trace (through .data, or kept between steps)",
+        "use detach() for .data, and keep state in registered buffers",
+    ),
+    (
         r"GuardOnDataDependent|DataDependent|Could not (guard|extract)|"
         r"\.item\(\)|_local_scalar_dense",
         "control flow or a shape depends on tensor values",
@@ -59,11 +64,10 @@ def translate(error: BaseException, model_name: str) -> CaptureError:
         head, separator, hint = str(error).partition(" Try: ")
         return CaptureError(f"{head.removesuffix('.')}{where}.{separator}{hint}")
     text = f"{type(error).__name__}: {error}"
-    for pattern, meaning, hint in _KNOWN:
-        if re.search(pattern, text):
-            break
-    else:
-        meaning, hint = "torch.export failed", "simplify the code at this line"
+    meaning, hint = next(
+        (known[1:] for known in _KNOWN if re.search(known[0], text)),
+        ("torch.export failed", "simplify the code at this line"),
+    )
     detail = " ".join(text.split())
     if len(detail) > _MAX_DETAIL:
         detail = detail[:_MAX_DETAIL] + "..."

@@ -30,12 +30,12 @@ def custom_backwards_refused() -> Iterator[None]:
     bound at import time never looks up `Function.apply` again.
     """
     # Private: torch offers no public hook on the use of a Function.
-    base: Any = autograd_function._SingleLevelFunction  # noqa: SLF001
+    base: Any = autograd_function._SingleLevelFunction
 
     def refuse_or_apply(cls: type, *args: Any, **kwargs: Any) -> Any:
         if not cls.__name__.startswith(_GENERATED):
             raise _refusal(cls)
-        return super(base, cls).apply(*args, **kwargs)  # type: ignore[misc]
+        return super(base, cls).apply(*args, **kwargs)
 
     base.apply = classmethod(refuse_or_apply)
     try:

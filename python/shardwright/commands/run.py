@@ -68,7 +68,8 @@ def _on_rank(options: argparse.Namespace, plan: Plan) -> int:
 
     target = load_target(options.target)
     step = target.build_real(options.seed)
-    captured = api.capture_for(plan, target.build_meta().model, step.loss)
+    # From the real model: constants have values, devices are those of the run.
+    captured = api.capture_for(plan, step.model, step.loss)
     report = run(
         lambda: _model_only(target, options.seed),
         step.batch,

@@ -90,6 +90,7 @@ class ParallelModule(nn.Module):
     ) -> None:
         super().__init__()
         _check_mesh(plan, mesh)
+        _check_device(captured)
         self._sw_mesh = mesh
         self._sw_axes = _axes.from_mesh(mesh)
         self._sw_captured = captured
@@ -238,6 +239,16 @@ class ParallelModule(nn.Module):
     def _takes_tensor(self) -> bool:
         form: str = self._sw_plan.get("batch", {}).get("form", "args")
         return form == "tensor"
+
+
+def _check_device(captured: CapturedProgram) -> None:
+    """Factories of a graph captured on meta would make tensors without values."""
+    if captured.graph["device"] == "meta":
+        raise InvalidPlanError(
+            "[execute] the graph was captured on meta: expected a capture of the "
+            "model that runs, got one without values. Try: capture(model, batch) "
+            "with the real model."
+        )
 
 
 def _check_mesh(plan: Mapping[str, Any], mesh: DeviceMesh) -> None:

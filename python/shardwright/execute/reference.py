@@ -45,7 +45,7 @@ def train(
     gradients: dict[str, np.ndarray[Any, Any]] = {}
     for step in range(steps):
         loss = loss_of()
-        loss.backward()  # type: ignore[no-untyped-call]
+        loss.backward()
         losses.append(loss.item())
         if step == 0:
             gradients = {

@@ -220,7 +220,7 @@ class _Watch:
 
     def _forward_backward(self) -> None:
         loss = self.parallel.run_flat(self.inputs)[0]
-        loss.backward()  # type: ignore[no-untyped-call]
+        loss.backward()
         self.loss = loss.item()
 
     def _step(self) -> None:

@@ -131,7 +131,7 @@ def _kind(op: OpOverload, name: str) -> str:
 
 def _product(left: Tensor, right: Tensor) -> int:
     """[..., m, k] @ [..., k, n]."""
-    return 2 * left.numel() * right.shape[-1]
+    return int(2 * left.numel() * right.shape[-1])
 
 
 def _vector_product(left: Tensor, right: Tensor) -> int:
@@ -142,7 +142,7 @@ def _grouped_product(args: Sequence[Any], out: Any) -> int:
     """Rows (2-D) or columns of one operand are divided among the groups."""
     left, right = args[0], args[1]
     if left.dim() == 3 and right.dim() == 2:
-        return 2 * left.shape[1] * left.shape[2] * int(right.shape[1])
+        return int(2 * left.shape[1] * left.shape[2] * right.shape[1])
     return _product(left, right)
 
 
@@ -150,7 +150,7 @@ def _convolution(args: Sequence[Any], out: Tensor) -> int:
     """Each output (transposed: input) element meets one filter."""
     data, weight, transposed = args[0], args[1], args[6]
     positions = data if transposed else out
-    return 2 * positions.numel() * prod(weight.shape[1:])
+    return int(2 * positions.numel() * prod(weight.shape[1:]))
 
 
 def _convolution_backward(args: Sequence[Any], out: Any) -> int:
@@ -159,26 +159,26 @@ def _convolution_backward(args: Sequence[Any], out: Any) -> int:
     )  # fmt: skip
     positions = data if transposed else gradient
     one = 2 * positions.numel() * prod(weight.shape[1:])
-    return one * (int(mask[0]) + int(mask[1]))
+    return int(one * (int(mask[0]) + int(mask[1])))
 
 
 def _attention(args: Sequence[Any], out: Any) -> int:
     """Q K^T and P V. A causal mask is not discounted."""
     query, key, value = args[0], args[1], args[2]
     pairs = prod(query.shape[:-1]) * key.shape[-2]
-    return 2 * pairs * int(query.shape[-1] + value.shape[-1])
+    return int(2 * pairs * (query.shape[-1] + value.shape[-1]))
 
 
 def _attention_backward(args: Sequence[Any], out: Any) -> int:
     """Q K^T again, then dV, dP, dQ, dK."""
     query, key, value = args[1], args[2], args[3]
     pairs = prod(query.shape[:-1]) * key.shape[-2]
-    return 2 * pairs * int(3 * query.shape[-1] + 2 * value.shape[-1])
+    return int(2 * pairs * (3 * query.shape[-1] + 2 * value.shape[-1]))
 
 
 def _rnn_layer(args: Sequence[Any], out: Any) -> int:
     steps_times_batch = args[0].shape[0] * args[0].shape[1]
-    return 2 * steps_times_batch * (args[1].numel() + args[2].numel())
+    return int(2 * steps_times_batch * (args[1].numel() + args[2].numel()))
 
 
 _FLOPS: dict[str, Callable[[Sequence[Any], Any], int]] = {

@@ -40,7 +40,9 @@ class Layout:
 
 
 def contiguous_strides(shape: Sequence[int]) -> tuple[int, ...]:
-    return tuple(prod(max(size, 1) for size in shape[d + 1 :]) for d in range(len(shape)))
+    return tuple(
+        prod(max(size, 1) for size in shape[d + 1 :]) for d in range(len(shape))
+    )
 
 
 def is_dense(layout: Layout) -> bool:

@@ -7,15 +7,16 @@ record; a deep model has about a hundred.
 """
 
 from collections.abc import Callable, Mapping, Sequence
+from itertools import count
 from typing import Any, Protocol
 
 import torch
 from torch import Tensor, fx
 from torch._ops import OpOverload
-from torch.fx.node import map_arg
+from torch.utils._pytree import tree_map_only
 
-from shardwright.errors import InvalidGraphError
-from shardwright.profile.layout import Layout, is_dense
+from shardwright.errors import InternalError, InvalidGraphError
+from shardwright.profile.layout import Layout
 from shardwright.profile.opaque import default_threads
 from shardwright.profile.records import FactorMap, OpCall, make_record
 from shardwright.profile.running import Run, Runner
@@ -138,12 +139,18 @@ class _Profiler:
             return OpCall(op["key"], call, operands, shape_args)
 
         record, run = make_record(self._runner, call_as(_plain), factor_map, gradients)
-        record["variants"] = {
-            name: make_record(
-                self._runner, call_as(self._variant(name, op)), factor_map, gradients
-            )[0]
-            for name in factor_map.variants
-        }
+        record["variants"], record["refused_variants"] = {}, {}
+        for name in factor_map.variants:
+            call = call_as(self._variant(name, op))
+            try:
+                special, _ = make_record(self._runner, call, factor_map, gradients)
+            except InternalError as error:
+                # The implementation says what it does not do with a ValueError.
+                if not isinstance(error.__cause__, ValueError):
+                    raise
+                record["refused_variants"][name] = str(error.__cause__)
+            else:
+                record["variants"][name] = special
         return record, run
 
     def _variant(self, name: str, op: Mapping[str, Any]) -> VariantFunction:
@@ -181,9 +188,9 @@ class _Operand:
 
 def _template(node: fx.Node) -> tuple[OpOverload, Any, Any]:
     """The op and its arguments, with operands numbered in schema order."""
-    count = iter(range(len(node.args) + 10**6))
-    args, kwargs = map_arg(
-        (node.args, dict(node.kwargs)), lambda _: _Operand(next(count))
+    numbers = count()
+    args, kwargs = tree_map_only(
+        fx.Node, lambda _: _Operand(next(numbers)), (node.args, dict(node.kwargs))
     )
     return node.target, args, kwargs  # type: ignore[return-value]
 

@@ -15,6 +15,7 @@ i<k> (of operand k) or g<m> (of result m's incoming gradient).
                      else their sum is a third tensor
     kernels_forward, kernels_backward
     variants         name -> record of the special implementation
+    refused_variants name -> why it cannot run this op (only at the top level)
     scalable         false: numbers stand at the sizes of the whole graph
     reason           why not (only then)
 
@@ -120,7 +121,9 @@ def _run(
     gradients: Sequence[Layout | None],
 ) -> Run:
     try:
-        return runner.run(lambda tensors: op.call(tensors, changed), operands, gradients)
+        return runner.run(
+            lambda tensors: op.call(tensors, changed), operands, gradients
+        )
     except Exception as error:
         shapes = [list(operand.shape) for operand in operands]
         raise InternalError(
@@ -159,7 +162,7 @@ def _scaled_run(
         layout.resized(shape) if layout is not None else None
         for layout, shape in zip(gradients, shapes, strict=True)
     ]
-    changed: dict[str, Any] = {name: shapes[0] for name in op.shape_args}
+    changed: dict[str, Any] = dict.fromkeys(op.shape_args, shapes[0])
     changed |= {name: factor_map.attr(name, scaling) for name in factor_map.attrs}
     try:
         run = _run(runner, op, operands, changed, scaled_gradients)

@@ -85,7 +85,8 @@ class Runner:
             stack.enter_context(recorder)
             sink = self._forward(recorder, call, operands, gradients)
             if sink is not None:
-                sink.backward()  # _Sink.backward begins the record
+                # _Sink.backward begins the record
+                sink.backward()
                 recorder.finish_backward()
         return recorder.run
 
@@ -102,7 +103,9 @@ class Runner:
         in backward when autograd lets them go.
         """
         inputs = [
-            _Source.apply(self._anchor, recorder, number, layout)
+            _Source.apply(  # type: ignore[no-untyped-call]
+                self._anchor, recorder, number, layout
+            )
             if layout.requires_grad
             else recorder.labelled(layout.empty(), f"i{number}")
             for number, layout in enumerate(operands)
@@ -112,6 +115,12 @@ class Runner:
             out = call(inputs)
         results = [leaf for leaf in tree_leaves(out) if isinstance(leaf, Tensor)]
         recorder.finish_forward(results)
+        for layout, result in zip(gradients, results, strict=True):
+            if layout is not None and layout.shape != tuple(result.shape):
+                raise ValueError(
+                    f"a result is {list(result.shape)} where the rule says "
+                    f"{list(layout.shape)}"
+                )
         wanted = [
             layout if result.requires_grad else None
             for layout, result in zip(gradients, results, strict=True)
@@ -122,12 +131,12 @@ class Runner:
             result if layout is not None else None
             for layout, result in zip(wanted, results, strict=True)
         ]
-        return _Sink.apply(recorder, wanted, *passed)  # type: ignore[no-any-return]
+        return _Sink.apply(recorder, wanted, *passed)  # type: ignore[no-any-return, no-untyped-call]
 
 
 class _Recorder(TorchDispatchMode):
     def __init__(self, threads: int, num_operands: int) -> None:
-        super().__init__()
+        super().__init__()  # type: ignore[no-untyped-call]
         self.run = Run(
             gradients=[None] * num_operands,
             gradient_layouts=[None] * num_operands,
@@ -246,14 +255,14 @@ def _unpack(saved: _Saved) -> Tensor:
 
 class _Source(torch.autograd.Function):
     @staticmethod
-    def forward(  # type: ignore[override]
+    def forward(
         ctx: Any, anchor: Tensor, recorder: _Recorder, number: int, layout: Layout
     ) -> Tensor:
         ctx.recorder, ctx.number = recorder, number
         return recorder.labelled(layout.empty(), f"i{number}")
 
     @staticmethod
-    def backward(ctx: Any, gradient: Tensor | None) -> Any:  # type: ignore[override]
+    def backward(ctx: Any, gradient: Tensor | None) -> Any:
         if gradient is not None:
             ctx.recorder.gradient_of(ctx.number, gradient)
         return None, None, None, None
@@ -261,7 +270,7 @@ class _Source(torch.autograd.Function):
 
 class _Sink(torch.autograd.Function):
     @staticmethod
-    def forward(  # type: ignore[override]
+    def forward(
         ctx: Any, recorder: _Recorder, gradients: list[Layout | None], *results: Any
     ) -> Tensor:
         ctx.recorder, ctx.gradients = recorder, gradients
@@ -269,7 +278,7 @@ class _Sink(torch.autograd.Function):
         return torch.empty(())
 
     @staticmethod
-    def backward(ctx: Any, gradient: Tensor) -> Any:  # type: ignore[override]
+    def backward(ctx: Any, gradient: Tensor) -> Any:
         made = [
             None
             if layout is None

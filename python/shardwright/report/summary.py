@@ -10,7 +10,7 @@ __all__ = ["human_bytes", "human_seconds", "plan_summary"]
 
 
 def human_bytes(count: float) -> str:
-    """"1.50 GiB"."""
+    """ "1.50 GiB"."""
     for unit in ("B", "KiB", "MiB", "GiB"):
         if abs(count) < 1024:
             return f"{count:.0f} {unit}" if unit == "B" else f"{count:.2f} {unit}"
@@ -19,7 +19,7 @@ def human_bytes(count: float) -> str:
 
 
 def human_seconds(seconds: float) -> str:
-    """"1.230 ms"."""
+    """ "1.230 ms"."""
     if abs(seconds) >= 1:
         return f"{seconds:.3f} s"
     if abs(seconds) >= 1e-3:

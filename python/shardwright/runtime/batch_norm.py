@@ -87,7 +87,7 @@ class _SyncBatchNorm(torch.autograd.Function):
         return result, weight_gradient, bias_gradient, None, None, None
 
 
-def sync_batch_norm(  # noqa: PLR0913, PLR0917 - the op's own signature
+def sync_batch_norm(
     x: Tensor,
     weight: Tensor | None,
     bias: Tensor | None,

@@ -78,7 +78,7 @@ class _CrossEntropy(torch.autograd.Function):
         return result, None, None, None, None, None
 
 
-def cross_entropy(  # noqa: PLR0913 - the op's own signature
+def cross_entropy(
     logits: Tensor,
     target: Tensor,
     weight: Tensor | None = None,

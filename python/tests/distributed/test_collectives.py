@@ -5,11 +5,12 @@ from __future__ import annotations
 import itertools
 
 import torch
+from torch.distributed.device_mesh import init_device_mesh
+
 from shardwright.execute.memory import watch
 from shardwright.runtime import axes, collectives, recorder
 from shardwright.runtime.convert import convert
 from tests.support.ranks import run_ranks
-from torch.distributed.device_mesh import init_device_mesh
 
 # (symbol before, after, gradient symbol given back, gradient symbol wanted).
 # R: equal on all ranks. P: to be summed. 0, 1: split along that dim.

@@ -9,6 +9,9 @@ from pathlib import Path
 import pytest
 import torch
 import torch.distributed.checkpoint as dcp
+from torch import nn
+from torch.distributed.tensor import DTensor
+
 from shardwright.capture import capture
 from shardwright.errors import VersionMismatchError
 from shardwright.execute import ParallelModule, make_mesh
@@ -16,8 +19,6 @@ from shardwright.execute.report import report_lines
 from shardwright.execute.run import RunOptions, check_same_plan, run
 from tests.support.hand_plan import HandPlan, collectives_of
 from tests.support.ranks import run_ranks
-from torch import nn
-from torch.distributed.tensor import DTensor
 
 WIDTH = 64
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import torch
+from torch import nn
+from torch.distributed.tensor import DTensor
+
 from shardwright.capture import capture
 from shardwright.execute import ParallelModule, make_mesh
 from shardwright.runtime import recorder
 from tests.support.hand_plan import HandPlan, collectives_of
 from tests.support.ranks import run_ranks
-from torch import nn
-from torch.distributed.tensor import DTensor
 
 F = nn.functional
 TOLERANCE = 1e-9  # float64: DESIGN's "equal"

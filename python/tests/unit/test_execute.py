@@ -6,12 +6,13 @@ import copy
 
 import pytest
 import torch
+from torch import nn
+
 from shardwright.capture import capture
 from shardwright.errors import InvalidPlanError
 from shardwright.execute import generate, source
 from shardwright.execute.specs import Spec, apply_step, local_shape, parse, placements
 from tests.support.hand_plan import HandPlan
-from torch import nn
 
 
 def test_specs_read_and_print():

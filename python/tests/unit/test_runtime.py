@@ -7,6 +7,8 @@ import weakref
 
 import pytest
 import torch
+from torch._subclasses.fake_tensor import FakeTensorMode
+
 from shardwright.execute.memory import watch
 from shardwright.runtime import axes, convert, recorder, regather
 from shardwright.runtime.random_ops import seed_of
@@ -20,7 +22,6 @@ from shardwright.runtime.variants import (
     sync_batch_norm,
     vocab_parallel_embedding,
 )
-from torch._subclasses.fake_tensor import FakeTensorMode
 
 aten = torch.ops.aten
 F = torch.nn.functional

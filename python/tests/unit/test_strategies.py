@@ -17,6 +17,9 @@ from typing import Any
 
 import pytest
 import torch
+from torch import Tensor
+
+from shardwright import _core
 from shardwright.capture.schema import (
     SHAPE_ARGS,
     bind_arguments,
@@ -24,9 +27,6 @@ from shardwright.capture.schema import (
     json_attrs,
     tensor_operands,
 )
-from torch import Tensor
-
-from shardwright import _core
 
 sys.path.insert(0, str(Path(__file__).parent))
 from op_cases import CASES, Case, made

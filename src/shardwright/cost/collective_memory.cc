@@ -70,8 +70,8 @@ std::int64_t conversion_transient(
     one.out_bytes = bytes_of(next, element_bytes);
     if (step.dim >= 0) one.dim_outer = is_outer(local, step.dim);
     if (step.to_dim >= 0) one.to_dim_outer = is_outer(local, step.to_dim);
-    peak = std::max(peak, source + held + one.out_bytes +
-                              collective_transient(one));
+    peak = std::max(peak,
+                    source + held + one.out_bytes + collective_transient(one));
     held = one.out_bytes;
     local = next;
   }

@@ -21,6 +21,8 @@ struct Optimizer {
   // its size are alive, and `previous_copies` of parameter i-1's.
   std::int64_t own_copies = 0;
   std::int64_t previous_copies = 0;
+  // Scalars of one update (step counts, bias corrections), at most.
+  std::int64_t scalar_bytes = 0;
   // Memory traffic of the update in parameter-sized reads and writes.
   double traffic_copies = 0;
 };

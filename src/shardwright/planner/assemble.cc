@@ -18,7 +18,9 @@ class Assembler {
  public:
   Assembler(const Model& model, const PlanningProblem& problem,
             const std::vector<std::int32_t>& choice)
-      : model_(model), graph_(*model.graph), problem_(problem),
+      : model_(model),
+        graph_(*model.graph),
+        problem_(problem),
         choice_(choice) {}
 
   plan::Plan run() {
@@ -60,8 +62,8 @@ class Assembler {
                   problem_.node_of_op[op.index()]);
   }
   [[nodiscard]] const PricedStrategy& priced(OpId op) const {
-    return model_.class_of(op).priced[static_cast<std::size_t>(
-        op_choice(op).priced)];
+    return model_.class_of(op)
+        .priced[static_cast<std::size_t>(op_choice(op).priced)];
   }
   [[nodiscard]] const strategy::Strategy& strategy_of(OpId op) const {
     return model_.class_of(op)
@@ -150,11 +152,10 @@ class Assembler {
   void add_use(const Slot& slot) {
     const std::pair<std::int32_t, std::int32_t> key{slot.op.value,
                                                     slot.value.value};
-    const UseChoice& use = chosen(problem_.use_choices.at(key),
-                                  problem_.node_of_use.at(key));
-    use_buffer_[key] =
-        convert(graph_.value(slot.value), use.storage, use.compute,
-                slot.region, use.regather);
+    const UseChoice& use =
+        chosen(problem_.use_choices.at(key), problem_.node_of_use.at(key));
+    use_buffer_[key] = convert(graph_.value(slot.value), use.storage,
+                               use.compute, slot.region, use.regather);
   }
 
   // Which copy a reader takes: the produced one where that is enough.
@@ -180,8 +181,8 @@ class Assembler {
       const Port& port =
           strategy_of(reader.op)
               .operands[static_cast<std::size_t>(reader.operands.front())];
-      used = used || !takes_produced(id, reader.op, reader.operands.front(),
-                                     port);
+      used =
+          used || !takes_produced(id, reader.op, reader.operands.front(), port);
     }
     if (!used) return;
     copy_buffer_[id.value] = convert(graph_.value(id), value.produced,
@@ -189,8 +190,8 @@ class Assembler {
   }
 
   [[nodiscard]] std::string buffer_for(OpId op, std::int32_t operand) const {
-    const ValueId id = graph_.op(op).operands[static_cast<std::size_t>(
-        operand)];
+    const ValueId id =
+        graph_.op(op).operands[static_cast<std::size_t>(operand)];
     if (graph_.value(id).kind == ir::ValueKind::kParameter) {
       return use_buffer_.at({op.value, id.value});
     }
@@ -256,12 +257,10 @@ class Assembler {
         if (node >= 0) {
           port = chosen(problem_.parameter_choices[id.index()], node).storage;
         }
-      } else if (id != graph_.loss &&
-                 problem_.node_of_value[id.index()] >= 0) {
+      } else if (id != graph_.loss && problem_.node_of_value[id.index()] >= 0) {
         port = value_choice(id).produced;
       }
-      out_.outputs.push_back(
-          {value.name, buffer(id), spec_text(port, value)});
+      out_.outputs.push_back({value.name, buffer(id), spec_text(port, value)});
     }
     out_.loss = buffer(graph_.loss);
   }

@@ -77,9 +77,9 @@ Result<std::string> make_plan_text(const std::string& graph_json,
   SW_ASSIGN_OR_RETURN(const ir::Graph graph, read_graph(graph_json));
   request.options.interrupted = hooks.interrupted;
   request.options.progress = hooks.progress;
-  SW_ASSIGN_OR_RETURN(const plan::Plan plan,
-                      make_plan(graph, request.meshes, request.cluster.name,
-                                request.options));
+  SW_ASSIGN_OR_RETURN(
+      const plan::Plan plan,
+      make_plan(graph, request.meshes, request.cluster.name, request.options));
   return plan::plan_to_json(plan).dump(1);
 }
 

@@ -6,19 +6,19 @@ namespace shardwright::planner {
 namespace {
 
 bool may_save(const OpClass& op_class, std::int32_t operand) {
-  return std::any_of(op_class.priced.begin(), op_class.priced.end(),
-                     [&](const PricedStrategy& p) {
-                       return p.footprint
-                           .saves_operand[static_cast<std::size_t>(operand)];
-                     });
+  return std::any_of(
+      op_class.priced.begin(), op_class.priced.end(),
+      [&](const PricedStrategy& p) {
+        return p.footprint.saves_operand[static_cast<std::size_t>(operand)];
+      });
 }
 
 bool may_save_result(const OpClass& op_class, std::int32_t result) {
-  return std::any_of(op_class.priced.begin(), op_class.priced.end(),
-                     [&](const PricedStrategy& p) {
-                       return p.footprint
-                           .saves_result[static_cast<std::size_t>(result)];
-                     });
+  return std::any_of(
+      op_class.priced.begin(), op_class.priced.end(),
+      [&](const PricedStrategy& p) {
+        return p.footprint.saves_result[static_cast<std::size_t>(result)];
+      });
 }
 
 bool is_output(const Model& model, ValueId value) {
@@ -48,8 +48,7 @@ void add_reader(const Model& model, const Reader& reader, Life& life);
 
 // Every reader of `value`, and of the results that share its storage.
 void add_readers(const Model& model, ValueId value, Life& life) {
-  const std::int32_t convert =
-      model.timeline.slot_of_conversion[value.index()];
+  const std::int32_t convert = model.timeline.slot_of_conversion[value.index()];
   if (convert >= 0) life.last_forward = std::max(life.last_forward, convert);
   if (is_output(model, value)) {
     life.last_forward =

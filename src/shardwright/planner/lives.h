@@ -29,13 +29,13 @@ struct Need {
 
 // Latest ends over everything the readers might do.
 struct Life {
-  std::int32_t home_slot = -1;    // -1: persists (input, buffer, parameter)
-  std::int32_t home_region = -1;  // recomputable region, else -1
-  std::int32_t last_forward = -1;            // slot
-  std::int32_t last_internal_slot = -1;      // last reader inside the region
-  std::int32_t internal_end = -1;            // backward position, -1: none
-  std::int32_t external_saved_end = -1;      // level 1
-  std::int32_t external_held_end = -1;       // level 2
+  std::int32_t home_slot = -1;     // -1: persists (input, buffer, parameter)
+  std::int32_t home_region = -1;   // recomputable region, else -1
+  std::int32_t last_forward = -1;  // slot
+  std::int32_t last_internal_slot = -1;  // last reader inside the region
+  std::int32_t internal_end = -1;        // backward position, -1: none
+  std::int32_t external_saved_end = -1;  // level 1
+  std::int32_t external_held_end = -1;   // level 2
 };
 
 // The life of a value as produced.

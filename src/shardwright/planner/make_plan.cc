@@ -58,12 +58,12 @@ tl::unexpected<Error> infeasible(const Model& model,
       fmt::format("[planner] the memory limit of {} per device is too small "
                   "on mesh {}: the smallest that works is {} (no plan of this "
                   "search space needs less than {}); {} binds. Try: "
-                  "--memory {}, more devices, or a smaller batch.",
+                  "--memory {} (bytes), more devices, or a smaller batch.",
                   human(Bytes(limit)), mesh::to_string(model.mesh),
                   human(Bytes(answer.smallest_limit)),
                   human(Bytes(answer.smallest_limit_bound)),
                   position_text(model, answer.binding_position),
-                  human(Bytes(answer.smallest_limit))));
+                  answer.smallest_limit));
 }
 
 std::int64_t num_choices(const solver::ChoiceProblem& problem) {
@@ -131,16 +131,14 @@ Result<plan::Plan> plan_on_mesh(const ir::Graph& graph,
   const solver::Answer answer =
       solver::solve(problem.choice, solve_options(options));
   if (answer.status == solver::Status::kInfeasible) {
-    return infeasible(model, answer,
-                      options.memory_limit_bytes.value_or(0));
+    return infeasible(model, answer, options.memory_limit_bytes.value_or(0));
   }
   if (answer.choice.empty()) {
     return make_error(ErrorCode::kInfeasible,
                       fmt::format("[planner] no plan was found within {} s on "
                                   "mesh {}. Try: a longer time limit, or more "
                                   "memory.",
-                                  options.time_limit_s,
-                                  mesh::to_string(mesh)));
+                                  options.time_limit_s, mesh::to_string(mesh)));
   }
   plan::Plan plan = assemble(model, problem, answer.choice);
   plan.program_version = version();

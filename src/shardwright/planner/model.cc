@@ -72,16 +72,15 @@ Result<OpClass> make_class(const ir::Graph& graph, const ir::Op& op,
   }
   SW_ASSIGN_OR_RETURN(
       cost::Record record,
-      cost::record_from_json(
-          graph.records[static_cast<std::size_t>(op.record)],
-          fmt::format("record of op '{}'", op.key)));
+      cost::record_from_json(graph.records[static_cast<std::size_t>(op.record)],
+                             fmt::format("record of op '{}'", op.key)));
   out.record = std::make_shared<const cost::Record>(std::move(record));
   const std::optional<rules::Rule> rule = rules::rule_of(graph, op);
   out.set = strategy::enumerate_strategies(graph, op, rule, mesh);
   if (!out.set.has_rule) {
-    warnings.push_back(fmt::format(
-        "no sharding rule for {} (op '{}'): it runs replicated", op.name,
-        op.key));
+    warnings.push_back(
+        fmt::format("no sharding rule for {} (op '{}'): it runs replicated",
+                    op.name, op.key));
   }
   const std::string dtype = compute_dtype(graph, op);
   for (std::size_t s = 0; s < out.set.strategies.size(); ++s) {
@@ -94,9 +93,8 @@ Result<OpClass> make_class(const ir::Graph& graph, const ir::Op& op,
     if (split && !local->scalable) continue;
     PricedStrategy priced;
     priced.index = static_cast<std::int32_t>(s);
-    priced.footprint =
-        cost::footprint_of(*local, choice.local_factors, op.operands.size(),
-                           op.results.size());
+    priced.footprint = cost::footprint_of(
+        *local, choice.local_factors, op.operands.size(), op.results.size());
     Seconds forward = cost::kernels_time(
         local->kernels_forward, choice.local_factors, mesh.device, dtype);
     Seconds backward = cost::kernels_time(

@@ -27,7 +27,7 @@ namespace shardwright::planner {
 struct PricedStrategy {
   std::int32_t index = 0;  // into OpClass::set.strategies
   cost::Footprint footprint;
-  Picoseconds forward;   // kernels and internal collectives
+  Picoseconds forward;  // kernels and internal collectives
   Picoseconds backward;
 };
 

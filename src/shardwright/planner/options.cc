@@ -37,8 +37,8 @@ Result<Pin> pin_from_json(const Json& json, const std::string& where) {
 
 Result<bool> check_keys(const Json& json) {
   static const std::set<std::string> kKeys = {
-      "optimizer", "memory_limit_bytes", "pins", "gap",
-      "time_limit_s", "seed", "recompute"};
+      "optimizer", "memory_limit_bytes", "pins", "gap", "time_limit_s",
+      "seed",      "recompute"};
   if (!json.is_object()) {
     return make_error(ErrorCode::kInvalidArgument,
                       "[planner] options must be an object");
@@ -91,8 +91,8 @@ Result<PlanOptions> options_from_json(const Json& json) {
   if (json.contains("pins")) {
     SW_ASSIGN_OR_RETURN(const Json* pins, get_array(json, "pins", where));
     for (std::size_t i = 0; i < pins->size(); ++i) {
-      SW_ASSIGN_OR_RETURN(
-          Pin pin, pin_from_json((*pins)[i], fmt::format("pin {}", i)));
+      SW_ASSIGN_OR_RETURN(Pin pin,
+                          pin_from_json((*pins)[i], fmt::format("pin {}", i)));
       options.pins.push_back(std::move(pin));
     }
   }

@@ -25,10 +25,10 @@ struct OpChoice {
 };
 
 struct ValueChoice {
-  sharding::Port produced;          // A
-  sharding::Port converted;         // B; empty: no copy
-  bool reads_produced = true;       // some reader may take A
-  bool shares_storage = false;      // B is A under another gradient layout
+  sharding::Port produced;             // A
+  sharding::Port converted;            // B; empty: no copy
+  bool reads_produced = true;          // some reader may take A
+  bool shares_storage = false;         // B is A under another gradient layout
   Need produced_need, converted_need;  // what the lives allow for
   bool recompute_produced = false;
   bool recompute_converted = false;
@@ -54,8 +54,8 @@ struct PlanningProblem {
   std::vector<std::int32_t> node_of_parameter;  // by value id
   std::map<std::pair<std::int32_t, std::int32_t>, std::int32_t> node_of_use;
 
-  std::vector<std::vector<OpChoice>> op_choices;        // by op
-  std::vector<std::vector<ValueChoice>> value_choices;  // by value
+  std::vector<std::vector<OpChoice>> op_choices;                // by op
+  std::vector<std::vector<ValueChoice>> value_choices;          // by value
   std::vector<std::vector<ParameterChoice>> parameter_choices;  // by value
   std::map<std::pair<std::int32_t, std::int32_t>, std::vector<UseChoice>>
       use_choices;

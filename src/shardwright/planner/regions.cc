@@ -21,9 +21,8 @@ std::vector<std::int32_t> op_classes(const ir::Graph& graph) {
       key += fmt::format("|{}[{}]{}", to_string(value.dtype),
                          fmt::join(value.shape, ","), to_string(value.kind));
     }
-    out.push_back(
-        known.emplace(key, static_cast<std::int32_t>(known.size()))
-            .first->second);
+    out.push_back(known.emplace(key, static_cast<std::int32_t>(known.size()))
+                      .first->second);
   }
   return out;
 }
@@ -141,8 +140,8 @@ void add_pieces(const ir::Graph& graph, std::int32_t first, std::int32_t last,
     const bool full = so_far * pieces >= total;
     if ((full && i + 1 - start >= kMinOps && last - i - 1 >= kMinOps) ||
         i + 1 == last) {
-      out.push_back(RegionRange{start, i + 1,
-                                shared_module(graph, start, i + 1), -1});
+      out.push_back(
+          RegionRange{start, i + 1, shared_module(graph, start, i + 1), -1});
       start = i + 1;
       so_far = 0;
     }
@@ -167,9 +166,9 @@ void split(const ir::Graph& graph, const std::vector<std::int32_t>& classes,
   const std::int32_t id = next_class++;
   for (std::int32_t k = 0; k < blocks.count; ++k) {
     const std::int32_t first = blocks.first + k * blocks.period;
-    out.push_back(RegionRange{
-        first, first + blocks.period,
-        shared_module(graph, first, first + blocks.period), id});
+    out.push_back(
+        RegionRange{first, first + blocks.period,
+                    shared_module(graph, first, first + blocks.period), id});
   }
   split(graph, classes, blocks.first + blocks.length(), end, next_class, out);
 }

@@ -17,7 +17,7 @@ namespace shardwright::planner {
 struct RegionRange {
   std::int32_t first_op = 0;  // [first_op, last_op)
   std::int32_t last_op = 0;
-  std::string name;      // longest module path shared by its ops
+  std::string name;               // longest module path shared by its ops
   std::int32_t block_class = -1;  // equal blocks share it; -1: no repetition
 };
 

@@ -46,8 +46,8 @@ void add_positions(std::size_t num_regions, std::size_t num_parameters,
   std::int32_t position = n;
   std::int32_t end = n;
   while (end > 0) {
-    const std::int32_t region = out.slots[static_cast<std::size_t>(end - 1)]
-                                    .region;
+    const std::int32_t region =
+        out.slots[static_cast<std::size_t>(end - 1)].region;
     std::int32_t begin = end - 1;
     while (begin > 0 &&
            out.slots[static_cast<std::size_t>(begin - 1)].region == region) {

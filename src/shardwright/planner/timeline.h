@@ -21,8 +21,8 @@ namespace shardwright::planner {
 struct Slot {
   enum class Kind { kUse, kConvert, kOp };
   Kind kind = Kind::kOp;
-  OpId op;                    // the op; reader of a use; invalid: graph output
-  ValueId value;              // kUse, kConvert
+  OpId op;        // the op; reader of a use; invalid: graph output
+  ValueId value;  // kUse, kConvert
   std::int32_t region = -1;
 };
 

@@ -57,7 +57,7 @@ struct Conversion {
   Bytes peak;
 };
 
-// Contract E's form of a step: {"kind","axis"[,"dim"][,"to_dim"],"after",
+// The step as plan files have it (docs/formats.md, E): {"kind","axis"[,"dim"][,"to_dim"],"after",
 // "bytes"}.
 Json to_json(const CollectiveStep& step, const DeviceMesh& mesh);
 

@@ -41,8 +41,7 @@ Result<std::vector<plan::CollectiveCount>> count_collectives(
     if (step.op == nullptr) {
       // A regathered copy is made once more where its reader's backward
       // unpacks it; inside a recompute that is already the second run.
-      const std::int64_t regather =
-          step.step->regather && backward ? 1 : 0;
+      const std::int64_t regather = step.step->regather && backward ? 1 : 0;
       add(step.step->forward, 1 + again + regather, counts);
       add(step.step->backward, backward ? 1 : 0, counts);
     } else {

@@ -11,8 +11,8 @@ namespace shardwright::sim::internal {
 namespace {
 
 tl::unexpected<Error> invalid(std::string text) {
-  return make_error(ErrorCode::kInvalidPlan, "[sim] " + std::move(text) +
-                                                 ". Try: plan again.");
+  return make_error(ErrorCode::kInvalidPlan,
+                    "[sim] " + std::move(text) + ". Try: plan again.");
 }
 
 class Resolver {
@@ -34,8 +34,8 @@ class Resolver {
     }
     const auto loss = out_.buffer_of.find(plan_.loss);
     if (loss == out_.buffer_of.end()) {
-      return invalid(fmt::format("the loss buffer '{}' is never made",
-                                 plan_.loss));
+      return invalid(
+          fmt::format("the loss buffer '{}' is never made", plan_.loss));
     }
     out_.loss = loss->second;
     mark_gradients();
@@ -94,8 +94,8 @@ class Resolver {
       if (value.kind == ir::ValueKind::kParameter) {
         const auto found = storage.find(value.name);
         if (found == storage.end()) {
-          return invalid(fmt::format("parameter '{}' has no storage spec",
-                                     value.name));
+          return invalid(
+              fmt::format("parameter '{}' has no storage spec", value.name));
         }
         spec = found->second;
       }
@@ -116,9 +116,8 @@ class Resolver {
     for (const std::string& name : step.in) {
       const auto found = out_.buffer_of.find(name);
       if (found == out_.buffer_of.end()) {
-        return invalid(
-            fmt::format("step {} reads buffer '{}' before it is made", index,
-                        name));
+        return invalid(fmt::format(
+            "step {} reads buffer '{}' before it is made", index, name));
       }
       resolved.in.push_back(found->second);
       out_.buffers[static_cast<std::size_t>(found->second)].last_reader = index;
@@ -136,9 +135,10 @@ class Resolver {
                                ResolvedStep& resolved) {
     const auto value = values_.find(step.value);
     if (value == values_.end()) {
-      return invalid(fmt::format("step {} converts '{}', which the graph does "
-                                 "not have",
-                                 index, step.value));
+      return invalid(
+          fmt::format("step {} converts '{}', which the graph does "
+                      "not have",
+                      index, step.value));
     }
     SW_ASSIGN_OR_RETURN(const std::int32_t id,
                         add_buffer(step.out.at(0), value->second, step.to,
@@ -166,9 +166,10 @@ class Resolver {
       const std::int32_t axis = plan_.mesh.axis_index(step.axis);
       const auto rank = static_cast<std::int32_t>(value.shape.size());
       if (axis < 0 || step.dim >= rank || step.to_dim >= rank) {
-        return invalid(fmt::format("a {} of '{}' names an axis or dim that is "
-                                   "not there",
-                                   step.kind, value.name));
+        return invalid(
+            fmt::format("a {} of '{}' names an axis or dim that is "
+                        "not there",
+                        step.kind, value.name));
       }
       SW_ASSIGN_OR_RETURN(spec, sharding::parse_spec(step.after, plan_.mesh));
       const std::vector<std::int64_t> next =
@@ -182,8 +183,8 @@ class Resolver {
       if (step.to_dim >= 0) {
         shape.to_dim_outer = cost::is_outer(local, step.to_dim);
       }
-      out.push_back(CollectiveMemory{shape.out_bytes,
-                                     cost::collective_transient(shape)});
+      out.push_back(
+          CollectiveMemory{shape.out_bytes, cost::collective_transient(shape)});
       local = next;
     }
     return out;
@@ -200,16 +201,17 @@ class Resolver {
                           ResolvedStep& resolved) {
     const auto op = ops_.find(step.op);
     if (op == ops_.end()) {
-      return invalid(fmt::format("step {} runs '{}', which the graph does not "
-                                 "have",
-                                 index, step.op));
+      return invalid(
+          fmt::format("step {} runs '{}', which the graph does not "
+                      "have",
+                      index, step.op));
     }
     resolved.op = &graph_.op(op->second);
     if (step.in.size() != resolved.op->operands.size() ||
         step.out.size() != resolved.op->results.size() ||
         step.out_specs.size() != step.out.size()) {
-      return invalid(fmt::format("step {} does not fit op '{}'", index,
-                                 step.op));
+      return invalid(
+          fmt::format("step {} does not fit op '{}'", index, step.op));
     }
     SW_ASSIGN_OR_RETURN(resolved.record, record_of(*resolved.op));
     resolved.local = resolved.record->of_variant(step.variant);
@@ -236,9 +238,9 @@ class Resolver {
   Result<std::shared_ptr<const cost::Record>> record_of(const ir::Op& op) {
     if (op.record < 0 ||
         static_cast<std::size_t>(op.record) >= graph_.records.size()) {
-      return make_error(ErrorCode::kInvalidGraph,
-                        fmt::format("[sim] op '{}' has no profile record",
-                                    op.key));
+      return make_error(
+          ErrorCode::kInvalidGraph,
+          fmt::format("[sim] op '{}' has no profile record", op.key));
     }
     auto& known = records_[op.record];
     if (known == nullptr) {

@@ -24,29 +24,29 @@ struct CollectiveMemory {
 
 struct ResolvedStep {
   const plan::Step* step = nullptr;
-  const ir::Op* op = nullptr;  // null: a conversion
+  const ir::Op* op = nullptr;                  // null: a conversion
   std::shared_ptr<const cost::Record> record;  // of the variant
   const cost::Record* local = nullptr;
   std::vector<std::int32_t> in, out;
-  bool saves = false;  // packs at least one tensor
+  bool saves = false;                               // packs at least one tensor
   std::vector<CollectiveMemory> forward, backward;  // of a conversion
 };
 
 struct Buffer {
   std::string name;
   ValueId value;
-  std::int64_t bytes = 0;           // local, coordinate 0
+  std::int64_t bytes = 0;  // local, coordinate 0
   std::int64_t gradient_bytes = 0;
   bool differentiable = false;
-  std::int32_t producer = -1;       // step, -1: there from the start
-  std::int32_t last_reader = -1;    // step, -1: never read
+  std::int32_t producer = -1;     // step, -1: there from the start
+  std::int32_t last_reader = -1;  // step, -1: never read
 };
 
 struct Program {
   std::vector<ResolvedStep> steps;
   std::vector<Buffer> buffers;
   std::map<std::string, std::int32_t> buffer_of;
-  std::vector<bool> gets_gradient;  // per buffer: on a path from the loss
+  std::vector<bool> gets_gradient;       // per buffer: on a path from the loss
   std::vector<std::int32_t> last_saver;  // per region id, -1
   std::vector<bool> recomputed;          // per region id
   std::int32_t loss = -1;

@@ -68,8 +68,8 @@ std::int64_t bytes_of(const cost::Expr& expr,
 
 class Replay {
  public:
-  Replay(const ir::Graph& graph, const plan::Plan& plan,
-         const Program& program, const cost::Optimizer& optimizer)
+  Replay(const ir::Graph& graph, const plan::Plan& plan, const Program& program,
+         const cost::Optimizer& optimizer)
       : graph_(graph), plan_(plan), p_(program), optimizer_(optimizer) {
     variable_.assign(p_.buffers.size(), -1);
     gradient_.assign(p_.buffers.size(), -1);
@@ -155,8 +155,8 @@ class Replay {
       const bool outside =
           producer < 0 || region_of(at(producer)) != region_of(s);
       if (!outside) continue;
-      const auto [entry, fresh] = input_storage_.emplace(
-          std::pair{region_of(s), b}, variable_[at(b)]);
+      const auto [entry, fresh] =
+          input_storage_.emplace(std::pair{region_of(s), b}, variable_[at(b)]);
       if (!fresh) continue;
       memory_.retain(entry->second);
       held_[at(region_of(s))].push_back(entry->second);
@@ -370,8 +370,8 @@ class Replay {
     const auto i = at(event.index);
     switch (event.kind) {
       case Event::Kind::kAlloc:
-        locals.fresh[i] = memory_.alloc(
-            bytes_of(p_.steps[s].local->sizes[i], factors));
+        locals.fresh[i] =
+            memory_.alloc(bytes_of(p_.steps[s].local->sizes[i], factors));
         break;
       case Event::Kind::kFree:
         if (locals.fresh[i] >= 0) memory_.release(locals.fresh[i]);
@@ -409,8 +409,8 @@ class Replay {
     const auto& saved = p_.steps[s].local->saved;
     for (std::size_t k = 0; k < p_.steps[s].in.size(); ++k) {
       const internal::Buffer& buffer = p_.buffers[at(p_.steps[s].in[k])];
-      const bool is_saved = std::any_of(
-          saved.begin(), saved.end(), [&](const Handle& handle) {
+      const bool is_saved =
+          std::any_of(saved.begin(), saved.end(), [&](const Handle& handle) {
             return handle.kind == Handle::Kind::kOperand &&
                    at(handle.index) == k;
           });
@@ -442,8 +442,7 @@ class Replay {
     }
     if (addable_[at(b)] && memory_.solely_owned(slot)) return;
     addable_[at(b)] = true;
-    const std::int32_t sum =
-        memory_.alloc(p_.buffers[at(b)].gradient_bytes);
+    const std::int32_t sum = memory_.alloc(p_.buffers[at(b)].gradient_bytes);
     memory_.release(slot);
     slot = sum;
   }
@@ -467,8 +466,8 @@ class Replay {
       }
       run_forward(t, locals, true);
       for (const std::int32_t b : p_.steps[t].in) {
-        if (inside(b) && last_reader_inside(b, region) ==
-                             static_cast<std::int32_t>(t)) {
+        if (inside(b) &&
+            last_reader_inside(b, region) == static_cast<std::int32_t>(t)) {
           if (locals[at(b)] >= 0) memory_.release(locals[at(b)]);
           locals[at(b)] = -1;
         }
@@ -521,14 +520,14 @@ class Replay {
     }
     std::int64_t previous = 0;
     for (std::size_t b = 0; b < p_.buffers.size(); ++b) {
-      if (graph_.value(p_.buffers[b].value).kind !=
-              ir::ValueKind::kParameter ||
+      if (graph_.value(p_.buffers[b].value).kind != ir::ValueKind::kParameter ||
           p_.buffers[b].producer >= 0 || !p_.gets_gradient[b]) {
         continue;
       }
       const std::int64_t own = p_.buffers[b].bytes;
       memory_.touch(optimizer_.own_copies * own +
-                    optimizer_.previous_copies * previous);
+                    optimizer_.previous_copies * previous +
+                    optimizer_.scalar_bytes);
       previous = own;
     }
     record_point("optimizer step");
@@ -539,9 +538,9 @@ class Replay {
   const Program& p_;
   const cost::Optimizer& optimizer_;
   Memory memory_;
-  std::vector<std::int32_t> variable_;  // per buffer: storage, -1
-  std::vector<std::int32_t> gradient_;  // per buffer: pending sum, -1
-  std::vector<bool> addable_;           // ... may be added into
+  std::vector<std::int32_t> variable_;            // per buffer: storage, -1
+  std::vector<std::int32_t> gradient_;            // per buffer: pending sum, -1
+  std::vector<bool> addable_;                     // ... may be added into
   std::vector<std::vector<std::int32_t>> saved_;  // per step
   std::vector<std::vector<std::int32_t>> held_;   // per region
   std::vector<bool> recomputed_already_;

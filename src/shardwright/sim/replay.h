@@ -25,9 +25,9 @@
 namespace shardwright::sim {
 
 struct MemoryPoint {
-  std::string at;           // "forward of <op>", "recompute of", ...
-  std::int64_t level = 0;   // bytes at the end of it
-  std::int64_t peak = 0;    // highest inside it
+  std::string at;          // "forward of <op>", "recompute of", ...
+  std::int64_t level = 0;  // bytes at the end of it
+  std::int64_t peak = 0;   // highest inside it
 };
 
 struct MemoryTimeline {
@@ -37,7 +37,7 @@ struct MemoryTimeline {
   std::int64_t parameters_bytes = 0;
   std::int64_t gradients_bytes = 0;  // all of them, at the optimizer step
   std::int64_t optimizer_bytes = 0;
-  std::int64_t inputs_bytes = 0;     // batch, buffers, constants
+  std::int64_t inputs_bytes = 0;  // batch, buffers, constants
 };
 
 // Errors: kInvalidPlan (a step names an op or buffer that is not there),

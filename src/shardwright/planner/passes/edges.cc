@@ -174,9 +174,11 @@ void EdgeWriter::add_reader_edges(std::size_t value) {
           const auto operand =
               static_cast<std::size_t>(reader.operands.front());
           return Signature{ports_.of(strategy(op, c).operands[operand]),
-                           of_produced.internal ? 1 : 0, of_produced.external,
+                           of_produced.internal ? 1 : 0,
+                           of_produced.external,
                            of_converted.internal ? 1 : 0,
-                           of_converted.external, c.recompute ? 1 : 0};
+                           of_converted.external,
+                           c.recompute ? 1 : 0};
         });
     const std::int32_t relation = 1 + (in_producer_region ? 1 : 0) +
                                   (in_copy_region ? 2 : 0) + (first ? 4 : 0);
@@ -197,9 +199,10 @@ void EdgeWriter::add_reader_edges(std::size_t value) {
 
 void EdgeWriter::add_parameter_edges(std::size_t value) {
   const ValueId id(value);
-  const Classes storages = classify(
-      problem_.parameter_choices[value],
-      [&](const ParameterChoice& c) { return Signature{ports_.of(c.storage)}; });
+  const Classes storages = classify(problem_.parameter_choices[value],
+                                    [&](const ParameterChoice& c) {
+                                      return Signature{ports_.of(c.storage)};
+                                    });
   for (const Reader& reader : model_.readers[value]) {
     const OpId op = reader.op;
     const std::pair<std::int32_t, std::int32_t> key{op.value, id.value};
@@ -216,8 +219,8 @@ void EdgeWriter::add_parameter_edges(std::size_t value) {
         classify(problem_.op_choices[op.index()], [&](const OpChoice& c) {
           Need need;
           for (const std::int32_t k : reader.operands) {
-            need.merge(need_of(model_, op, k, priced(op, c), c.recompute,
-                               region));
+            need.merge(
+                need_of(model_, op, k, priced(op, c), c.recompute, region));
           }
           const auto operand =
               static_cast<std::size_t>(reader.operands.front());

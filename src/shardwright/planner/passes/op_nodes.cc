@@ -18,8 +18,7 @@ solver::Choice choice_of(const Model& model, OpId op,
   solver::Choice out;
   out.cost = priced.forward.value + priced.backward.value;
   add_interval(out.intervals, slot, slot, footprint.forward_temporary);
-  add_interval(out.intervals, backward, backward,
-               footprint.backward_temporary);
+  add_interval(out.intervals, backward, backward, footprint.backward_temporary);
   if (!recompute) {
     add_interval(out.intervals, slot, backward, footprint.internal_bytes);
     return out;

@@ -23,8 +23,8 @@ std::set<std::int32_t> storage_dims(const Model& model, ValueId id) {
   const ir::Value& value = model.graph->value(id);
   std::set<std::int32_t> dims;
   for (std::int32_t d = 0;
-       d < std::min<std::int32_t>(2, static_cast<std::int32_t>(
-                                         value.shape.size()));
+       d <
+       std::min<std::int32_t>(2, static_cast<std::int32_t>(value.shape.size()));
        ++d) {
     dims.insert(d);
   }
@@ -101,11 +101,10 @@ solver::Choice storage_choice(const Model& model, ValueId id,
                         timeline.backward[static_cast<std::size_t>(use)]),
                last, bytes);
   add_interval(out.intervals, position, position,
-               optimizer.own_copies * bytes);
+               optimizer.own_copies * bytes + optimizer.scalar_bytes);
   add_interval(out.intervals, position + 1, position + 1,
                optimizer.previous_copies * bytes);
-  const double traffic =
-      optimizer.traffic_copies * static_cast<double>(bytes);
+  const double traffic = optimizer.traffic_copies * static_cast<double>(bytes);
   out.cost =
       to_picoseconds(Seconds(traffic / model.mesh.device.memory_bandwidth))
           .value;
@@ -181,9 +180,9 @@ std::set<Port> compute_ports(const Model& model, const Reader& reader) {
   std::set<Port> ports;
   const OpClass& op_class = model.class_of(reader.op);
   for (const PricedStrategy& priced : op_class.priced) {
-    ports.insert(op_class.set.strategies[static_cast<std::size_t>(priced.index)]
-                     .operands[static_cast<std::size_t>(
-                         reader.operands.front())]);
+    ports.insert(
+        op_class.set.strategies[static_cast<std::size_t>(priced.index)]
+            .operands[static_cast<std::size_t>(reader.operands.front())]);
   }
   return ports;
 }
@@ -243,8 +242,8 @@ void add_constant_node(const Model& model, PlanningProblem& problem) {
     const ir::Value& value = model.graph->values[i];
     const bool source = value.kind != ir::ValueKind::kActivation &&
                         value.kind != ir::ValueKind::kParameter;
-    const bool unused = value.kind == ir::ValueKind::kParameter &&
-                        model.readers[i].empty();
+    const bool unused =
+        value.kind == ir::ValueKind::kParameter && model.readers[i].empty();
     if (source || unused) bytes += value.bytes();
   }
   solver::Node node;
@@ -257,8 +256,7 @@ void add_constant_node(const Model& model, PlanningProblem& problem) {
 
 }  // namespace
 
-Result<bool> add_parameter_nodes(const Model& model,
-                                 PlanningProblem& problem) {
+Result<bool> add_parameter_nodes(const Model& model, PlanningProblem& problem) {
   const ir::Graph& graph = *model.graph;
   problem.node_of_parameter.assign(graph.values.size(), -1);
   problem.parameter_choices.resize(graph.values.size());

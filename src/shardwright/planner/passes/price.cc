@@ -32,20 +32,17 @@ PortConversion convert_port(const Model& model, const ir::Value& value,
   const std::int64_t element = ir::size_of(value.dtype);
   const auto from_spec = sharding::forward_spec(from, rank);
   const auto to_spec = sharding::forward_spec(to, rank);
-  out.forward =
-      model.converter->find(from_spec, to_spec, value.shape, element);
+  out.forward = model.converter->find(from_spec, to_spec, value.shape, element);
   if (out.forward == nullptr) return out;
   out.forward_time = to_picoseconds(out.forward->time);
-  out.forward_temporary =
-      temporary(model, value, from_spec, *out.forward);
+  out.forward_temporary = temporary(model, value, from_spec, *out.forward);
   if (value.requires_grad) {
     const auto given = sharding::gradient_spec(to, rank);
     const auto taken = sharding::gradient_spec(from, rank);
     out.backward = model.converter->find(given, taken, value.shape, element);
     if (out.backward == nullptr) return out;
     out.backward_time = to_picoseconds(out.backward->time);
-    out.backward_temporary =
-        temporary(model, value, given, *out.backward);
+    out.backward_temporary = temporary(model, value, given, *out.backward);
   }
   out.possible = true;
   return out;
@@ -68,8 +65,7 @@ bool runs_again(const Model& model, std::int32_t slot) {
   const Slot& entry = model.timeline.slots[static_cast<std::size_t>(slot)];
   if (entry.region < 0) return false;
   const auto region = static_cast<std::size_t>(entry.region);
-  return model.recomputable[region] &&
-         slot <= model.last_saver_slot[region];
+  return model.recomputable[region] && slot <= model.last_saver_slot[region];
 }
 
 sharding::Port replicated(const Model& model) {

@@ -16,7 +16,7 @@ struct PortConversion {
   const sharding::Conversion* forward = nullptr;
   const sharding::Conversion* backward = nullptr;  // nullptr: no gradient
   Picoseconds forward_time, backward_time;
-  std::int64_t forward_temporary = 0;   // beyond source and result
+  std::int64_t forward_temporary = 0;  // beyond source and result
   std::int64_t backward_temporary = 0;
 
   [[nodiscard]] bool forward_identity() const {

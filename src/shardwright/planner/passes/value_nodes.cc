@@ -16,11 +16,11 @@ struct ValueContext {
   const Model* model = nullptr;
   ValueId id;
   const ir::Value* value = nullptr;
-  Life produced;   // of A
-  Life converted;  // of B
-  bool owns_bytes = false;      // A is a new storage, not a view or a source
+  Life produced;            // of A
+  Life converted;           // of B
+  bool owns_bytes = false;  // A is a new storage, not a view or a source
   bool is_loss = false;
-  bool is_output = false;       // put out as produced
+  bool is_output = false;  // put out as produced
   std::int32_t convert_slot = -1;
   std::int32_t first_reader = -1;  // slots of reading ops, -1: none
   std::int32_t last_reader = -1;
@@ -56,14 +56,14 @@ ValueContext context_of(const Model& model, ValueId id) {
   if (out.value->producer.valid()) {
     const OpClass& producer = model.class_of(out.value->producer);
     out.owns_bytes =
-        producer.result_alias[static_cast<std::size_t>(
-            out.value->result_index)] < 0;
+        producer
+            .result_alias[static_cast<std::size_t>(out.value->result_index)] <
+        0;
   }
   out.is_loss = id == model.graph->loss;
   const auto& outputs = model.graph->outputs;
-  out.is_output = !out.is_loss &&
-                  std::find(outputs.begin(), outputs.end(), id) !=
-                      outputs.end();
+  out.is_output = !out.is_loss && std::find(outputs.begin(), outputs.end(),
+                                            id) != outputs.end();
   for (const Reader& reader : model.readers[id.index()]) {
     const std::int32_t slot = model.timeline.forward_of(reader.op);
     if (out.first_reader < 0) out.first_reader = slot;
@@ -81,9 +81,8 @@ std::vector<Port> produced_ports(const ValueContext& c) {
   std::set<Port> ports;
   const OpClass& producer = c.model->class_of(c.value->producer);
   for (const PricedStrategy& priced : producer.priced) {
-    ports.insert(
-        producer.set.strategies[static_cast<std::size_t>(priced.index)]
-            .results[static_cast<std::size_t>(c.value->result_index)]);
+    ports.insert(producer.set.strategies[static_cast<std::size_t>(priced.index)]
+                     .results[static_cast<std::size_t>(c.value->result_index)]);
   }
   return {ports.begin(), ports.end()};
 }
@@ -106,10 +105,9 @@ bool view_takes(const ValueContext& c, const Port& produced) {
   if (readers.size() != 1 || c.is_loss || c.is_output) return false;
   const Reader& reader = readers.front();
   const OpClass& op_class = c.model->class_of(reader.op);
-  const bool view = std::find(op_class.result_alias.begin(),
-                              op_class.result_alias.end(),
-                              reader.operands.front()) !=
-                    op_class.result_alias.end();
+  const bool view =
+      std::find(op_class.result_alias.begin(), op_class.result_alias.end(),
+                reader.operands.front()) != op_class.result_alias.end();
   return view && ports_of_reader(*c.model, reader).contains(produced);
 }
 
@@ -132,7 +130,8 @@ void add_copy(const ValueContext& c, const Life& life, const Need& need,
               bool recompute, std::int32_t last_forward, std::int64_t bytes,
               std::vector<solver::MemoryInterval>& out) {
   std::int32_t kept_end = last_forward;
-  if (need.external >= 1) kept_end = std::max(kept_end, life.external_saved_end);
+  if (need.external >= 1)
+    kept_end = std::max(kept_end, life.external_saved_end);
   if (need.external >= 2) kept_end = std::max(kept_end, life.external_held_end);
   if (!recompute) {
     if (need.internal) kept_end = std::max(kept_end, life.internal_end);
@@ -197,9 +196,8 @@ solver::Choice priced_choice(const ValueContext& c, const ValueChoice& choice,
   const Model& model = *c.model;
   if (c.owns_bytes) {
     const bool all = choice.reads_produced || choice.shares_storage;
-    const std::int32_t last_forward = all
-                                          ? c.produced.last_forward
-                                          : c.convert_slot;
+    const std::int32_t last_forward =
+        all ? c.produced.last_forward : c.convert_slot;
     Life life = c.produced;
     if (!all) {
       life.last_internal_slot =

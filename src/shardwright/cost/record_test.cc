@@ -1,0 +1,42 @@
+#include "shardwright/cost/record.h"
+
+#include <gtest/gtest.h>
+
+namespace shardwright::cost {
+namespace {
+
+Json record_with_read(const Json& read) {
+  const Json one = {{"c", 1}, {"f", Json::array()}};
+  Json record = {
+      {"sizes", Json::array()},           {"results", Json::array()},
+      {"saved", Json::array()},           {"forward", Json::array()},
+      {"backward", Json::array()},        {"gradients", Json::array()},
+      {"kernels_forward", Json::array()}, {"kernels_backward", Json::array()},
+      {"variants", Json::object()},       {"scalable", true}};
+  record["kernels_forward"].push_back({{"name", "aten.mm"},
+                                       {"class", "gemm"},
+                                       {"flops", one},
+                                       {"read", read},
+                                       {"write", one}});
+  return record;
+}
+
+TEST(RecordTest, ASumIsTheListOfItsTerms) {
+  // Reads x [batch, in] and weight [out, in], 4 bytes each.
+  const Json read = Json::parse(R"([{"c": 4, "f": [0, 1]},
+                                    {"c": 4, "f": [2, 1]}])");
+  const auto record = record_from_json(record_with_read(read), "op");
+  ASSERT_TRUE(record.has_value()) << record.error().message;
+  const Expr& expr = record->kernels_forward[0].bytes_read;
+  EXPECT_EQ(expr.value({2, 3, 5}), 4 * 2 * 3 + 4 * 5 * 3);
+}
+
+TEST(RecordTest, RefusesWhatIsNoExpression) {
+  for (const char* bad : {"7", "[7]", "\"n0\"", "{\"c\": -1, \"f\": []}"}) {
+    EXPECT_FALSE(record_from_json(record_with_read(Json::parse(bad)), "op"))
+        << bad;
+  }
+}
+
+}  // namespace
+}  // namespace shardwright::cost
