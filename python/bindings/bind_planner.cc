@@ -11,6 +11,8 @@
 namespace shardwright::bindings {
 namespace {
 
+using Progress = nb::typed<nb::callable, void(std::string)>;
+
 // Ctrl-C during a long search: Python's pending signals are looked at.
 bool signals_pending() {
   nb::gil_scoped_acquire acquire;
@@ -25,7 +27,7 @@ Result<std::string> checked_plan(const std::string& plan_json) {
 
 std::string make_plan(const std::string& graph_json,
                       const std::string& options_json,
-                      const std::optional<nb::callable>& progress) {
+                      const std::optional<Progress>& progress) {
   planner::RunHooks hooks;
   hooks.interrupted = signals_pending;
   if (progress) {
