@@ -23,9 +23,9 @@ Result<std::string> checked_plan(const std::string& plan_json) {
   return plan::plan_to_json(plan).dump(1);
 }
 
-std::string make_plan(const std::string& graph_json,
-                      const std::string& options_json,
-                      const std::optional<nb::callable>& progress) {
+std::string make_plan(
+    const std::string& graph_json, const std::string& options_json,
+    const std::optional<nb::typed<nb::callable, void(std::string)>>& progress) {
   planner::RunHooks hooks;
   hooks.interrupted = signals_pending;
   if (progress) {
