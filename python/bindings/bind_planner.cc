@@ -11,8 +11,6 @@
 namespace shardwright::bindings {
 namespace {
 
-using Progress = nb::typed<nb::callable, void(std::string)>;
-
 // Ctrl-C during a long search: Python's pending signals are looked at.
 bool signals_pending() {
   nb::gil_scoped_acquire acquire;
@@ -25,9 +23,9 @@ Result<std::string> checked_plan(const std::string& plan_json) {
   return plan::plan_to_json(plan).dump(1);
 }
 
-std::string make_plan(const std::string& graph_json,
-                      const std::string& options_json,
-                      const std::optional<Progress>& progress) {
+std::string make_plan(
+    const std::string& graph_json, const std::string& options_json,
+    const std::optional<nb::typed<nb::callable, void(std::string)>>& progress) {
   planner::RunHooks hooks;
   hooks.interrupted = signals_pending;
   if (progress) {

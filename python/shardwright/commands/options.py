@@ -70,8 +70,8 @@ def _pin(text: str) -> Pin:
     target, equals, spec = rest.rpartition("=")
     if not colon or not equals or kind not in ("placement", "storage", "recompute"):
         raise ShardwrightError(
-            "[cli] pin cannot be read: expected placement:TARGET=SPEC, "
-            f"storage:TARGET=SPEC or recompute:TARGET=true, got '{text}'"
+            "[cli] pin cannot be read: expected KIND:TARGET=SPEC with kind placement, "
+            f"storage or recompute, got '{text}'"
         )
     return Pin(kind, target, spec)  # type: ignore[arg-type]
 

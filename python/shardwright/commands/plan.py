@@ -40,9 +40,10 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--quiet", action="store_true")
     options = parser.parse_args(arguments)
     progress = progress_to(options.quiet)
+    asked = planning_arguments(options)  # wrong arguments are found first
     plan = api.plan_graph(
         _graph_json(options.target, options.real, progress),
-        **planning_arguments(options),
+        **asked,
         progress=progress,
     )
     if options.output:

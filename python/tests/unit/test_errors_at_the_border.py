@@ -17,7 +17,7 @@ def one_relu() -> dict[str, Any]:
         return {
             "name": name,
             "kind": kind,
-            "shape": [2, 3],
+            "shape": [],
             "dtype": "float32",
             "requires_grad": False,
         }
