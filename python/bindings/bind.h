@@ -53,5 +53,6 @@ void bind_ir(nb::module_& module);
 void bind_rules(nb::module_& module);
 void bind_strategy(nb::module_& module);
 void bind_planner(nb::module_& module);
+void bind_verify(nb::module_& module);
 
 }  // namespace shardwright::bindings

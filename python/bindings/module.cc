@@ -11,4 +11,5 @@ NB_MODULE(_core, module) {
   bind_rules(module);
   bind_strategy(module);
   bind_planner(module);
+  bind_verify(module);
 }

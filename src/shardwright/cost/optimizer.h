@@ -27,6 +27,10 @@ struct Optimizer {
   double traffic_copies = 0;
 };
 
+// Scalars a training loop keeps besides the program's tensors (the loss as a
+// number, counters): what is held aside for them.
+inline constexpr std::int64_t kLoopScalarBytes = 64;
+
 // "sgd", "sgd-momentum", "adam", "adamw". Error kInvalidArgument otherwise.
 Result<Optimizer> optimizer_of(const std::string& name);
 

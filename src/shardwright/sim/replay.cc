@@ -126,6 +126,7 @@ class Replay {
       }
     }
     memory_.alloc(out_.optimizer_bytes);
+    memory_.alloc(cost::kLoopScalarBytes);
   }
 
   void note(std::size_t s, const char* phase) {

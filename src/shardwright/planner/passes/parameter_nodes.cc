@@ -237,7 +237,7 @@ void add_use_node(const Model& model, const Reader& reader, ValueId id,
 // Bytes that are there whatever the plan: inputs as given, buffers, constants,
 // and parameters no op reads.
 void add_constant_node(const Model& model, PlanningProblem& problem) {
-  std::int64_t bytes = 0;
+  std::int64_t bytes = cost::kLoopScalarBytes;
   for (std::size_t i = 0; i < model.graph->values.size(); ++i) {
     const ir::Value& value = model.graph->values[i];
     const bool source = value.kind != ir::ValueKind::kActivation &&
