@@ -13,6 +13,7 @@ import pytest
 import shardwright
 
 PROGRAM = Path(sys.prefix) / "bin" / "shardwright"
+ROOT = Path(__file__).resolve().parents[3]
 
 
 def run(
@@ -223,3 +224,48 @@ def test_convert_on_two_axes() -> None:
     answer = json.loads(done.stdout)
     kinds = sorted(step["kind"] for step in answer["steps"])
     assert kinds == ["reduce_scatter", "slice"]
+
+
+@pytest.fixture(scope="module")
+def planned(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    """Graph and plan of the example MLP on four CPU devices."""
+    folder = tmp_path_factory.mktemp("planned")
+    graph, plan = folder / "graph.json", folder / "plan.json"
+    target = f"{ROOT / 'examples' / 'mlp.py'}:mlp"
+    done = run("profile", target, "-o", str(graph), "--quiet")
+    assert (done.returncode, done.stderr) == (0, "")
+    done = run("plan", str(graph), "--cluster", "4 cpu", "-o", str(plan), "--quiet")
+    assert (done.returncode, done.stderr) == (0, "")
+    return graph, plan
+
+
+def test_verify_accepts_the_plan(planned: tuple[Path, Path]) -> None:
+    graph, plan = map(str, planned)
+    done = run("verify", graph, plan, "--json")
+    report = json.loads(done.stdout)
+    assert (done.returncode, report["ok"], report["findings"]) == (0, True, [])
+    predicted = json.loads(planned[1].read_text())["predicted"]["peak_bytes"]
+    assert report["lowest_peak_bytes"] <= predicted <= report["peak_bytes"]
+
+
+def test_verify_names_what_is_wrong(planned: tuple[Path, Path], tmp_path: Path) -> None:
+    plan = json.loads(planned[1].read_text())
+    plan["predicted"]["peak_bytes"] //= 2
+    changed = tmp_path / "changed.json"
+    changed.write_text(json.dumps(plan))
+    done = run("verify", str(planned[0]), str(changed))
+    assert done.returncode == 2
+    assert "peak" in done.stdout + done.stderr
+
+
+def test_explain_names_every_op(planned: tuple[Path, Path]) -> None:
+    graph, plan = planned
+    text = run("explain", str(graph), str(plan)).stdout
+    for op in json.loads(graph.read_text())["ops"]:
+        assert op["key"] in text
+
+
+def test_explain_refuses_an_unknown_op(planned: tuple[Path, Path]) -> None:
+    done = run("explain", *map(str, planned), "no.such.module")
+    assert done.returncode == 2
+    assert "no.such.module" in done.stderr
