@@ -19,7 +19,7 @@ constexpr const char* kFooter =
     "  shardwright convert '[a, -]' '[-, a]' --shape 4096,4096 "
     "--cluster '8 h100'\n"
     "  shardwright convert '[-, -] partial{tp}' '[dp, tp]' --shape 8192,1024 "
-    "\\\n    --cluster '2x8 a100-80g' --mesh 2,8 --axes dp,tp --json";
+    "\\\n    --cluster '2x8 a100-80g' --mesh 2x8 --axes dp,tp --json";
 
 struct Arguments {
   std::string from;
@@ -90,9 +90,10 @@ void add_convert(CLI::App& command, Session& session) {
                   "'[HOSTS x] DEVICES NAME' or a cluster file")
       ->required();
   command
-      .add_option("--mesh", arguments->mesh,
-                  "Sizes of the mesh axes; default: one axis of all devices")
-      ->delimiter(',');
+      .add_option(
+          "--mesh", arguments->mesh,
+          "Sizes of the mesh axes (2x8); default: one axis of all devices")
+      ->delimiter('x');
   command
       .add_option("--axes", arguments->axes,
                   "Names of the mesh axes; default: a, b, ...")

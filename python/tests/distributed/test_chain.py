@@ -62,7 +62,7 @@ def _smallest_limit(graph: str, case: Case) -> int:
     with pytest.raises(InfeasibleError) as info:
         api.plan_graph(graph, cluster="4 cpu", mesh=case.mesh, memory=1)
     text = str(info.value)
-    return int(text.split("--memory ")[1].split(" ")[0])
+    return int(text.split("--memory ")[1].split(" ", maxsplit=1)[0])
 
 
 def _plan(case: Case) -> str:
@@ -135,6 +135,8 @@ def test_plans_are_derived_not_templates() -> None:
     plan = api.plan_graph(
         api.profile_graph(model, batch).graph_json, cluster="4 cpu", mesh=(4,)
     )
-    strategies = {s["op"]: s["strategy"] for s in plan.data["steps"] if s["kind"] == "op"}
+    strategies = {
+        s["op"]: s["strategy"] for s in plan.data["steps"] if s["kind"] == "op"
+    }
     assert strategies["inner:linear:0"] == "a -> out"
     assert strategies["outer:linear:0"] == "a -> in"

@@ -57,8 +57,8 @@ struct Conversion {
   Bytes peak;
 };
 
-// The step as plan files have it (docs/formats.md, E): {"kind","axis"[,"dim"][,"to_dim"],"after",
-// "bytes"}.
+// The step as plan files have it (docs/formats.md, E):
+// {"kind","axis"[,"dim"][,"to_dim"],"after", "bytes"}.
 Json to_json(const CollectiveStep& step, const DeviceMesh& mesh);
 
 // Answers are kept: a repeated question costs a hash lookup, and a question
