@@ -38,6 +38,8 @@ struct Session {
 void add_commands(CLI::App& app, Session& session);
 
 void add_convert(CLI::App& command, Session& session);
+void add_explain(CLI::App& command, Session& session);
+void add_verify(CLI::App& command, Session& session);
 void add_solve(CLI::App& command, Session& session);
 void add_doctor(CLI::App& command, Session& session);
 

@@ -24,18 +24,6 @@ void add_handed_to_python(CLI::App& command, Session& session) {
   });
 }
 
-// The command's layer is not in this build: it says so and does nothing.
-void add_unavailable(CLI::App& command, Session& session) {
-  command.prefix_command();
-  command.callback([&command, &session] {
-    print_error(
-        fmt::format("[cli] '{}' is not available in this build. Try: "
-                    "shardwright --help for what is",
-                    command.get_name()));
-    session.exit_code = kExitInput;
-  });
-}
-
 constexpr Command kCommands[] = {
     {"profile",
      "Time, FLOPs and memory of one training step of a model, without running "
@@ -44,9 +32,9 @@ constexpr Command kCommands[] = {
     {"plan", "Find the best plan for a model or graph on a cluster",
      add_handed_to_python},
     {"explain", "Why a plan is as it is, and what a change would cost",
-     add_unavailable},
+     add_explain},
     {"verify", "Check a plan against its graph, independently of the planner",
-     add_unavailable},
+     add_verify},
     {"convert", "The cheapest change of a tensor from one layout to another",
      add_convert},
     {"solve", "Solve a raw choice problem given as a file", add_solve},
@@ -69,11 +57,7 @@ void Session::finish(const Result<bool>& outcome) {
 
 void add_commands(CLI::App& app, Session& session) {
   for (const Command& entry : kCommands) {
-    const bool available = entry.add != add_unavailable;
-    CLI::App* command = app.add_subcommand(
-        entry.name,
-        fmt::format("{}{}", entry.summary,
-                    available ? "" : " (not available in this build)"));
+    CLI::App* command = app.add_subcommand(entry.name, entry.summary);
     entry.add(*command, session);
   }
 }
