@@ -37,9 +37,9 @@ struct Session {
 // Adds every command of the table to the program.
 void add_commands(CLI::App& app, Session& session);
 
+void add_convert(CLI::App& command, Session& session);
 void add_explain(CLI::App& command, Session& session);
 void add_verify(CLI::App& command, Session& session);
-void add_convert(CLI::App& command, Session& session);
 void add_solve(CLI::App& command, Session& session);
 void add_doctor(CLI::App& command, Session& session);
 

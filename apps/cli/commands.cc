@@ -1,3 +1,5 @@
+#include <fmt/format.h>
+
 #include "command.h"
 #include "python_handoff.h"
 
@@ -55,7 +57,8 @@ void Session::finish(const Result<bool>& outcome) {
 
 void add_commands(CLI::App& app, Session& session) {
   for (const Command& entry : kCommands) {
-    entry.add(*app.add_subcommand(entry.name, entry.summary), session);
+    CLI::App* command = app.add_subcommand(entry.name, entry.summary);
+    entry.add(*command, session);
   }
 }
 

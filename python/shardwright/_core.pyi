@@ -45,3 +45,13 @@ def replay(graph_json: str, plan_json: str) -> str:
 
 def choice_problem(graph_json: str, options_json: str) -> str:
     """The joint choice problem of one mesh as JSON, for second opinions."""
+
+def verify_plan(graph_json: str, plan_json: str) -> str:
+    """
+    Checks a plan against its graph with code of its own. Gives the report as JSON: ok, complete, findings (where, what), the peak's two estimates, cost and collectives added up again.
+    """
+
+def explain(graph_json: str, plan_json: str, query: str = "") -> str:
+    """
+    A plan as text: with an empty query its program, collectives and memory; else, for the ops of that key or module path, every strategy with the cost of the best plan that uses it.
+    """
