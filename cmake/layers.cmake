@@ -28,6 +28,9 @@ set(SW_PRECOMPILED
 
 # The first target of a kind makes the precompiled header, the others use it.
 function(sw_precompile kind target)
+  if(CMAKE_DISABLE_PRECOMPILE_HEADERS)
+    return()
+  endif()
   get_property(owner GLOBAL PROPERTY SW_PRECOMPILED_${kind})
   if(owner)
     target_precompile_headers(${target} REUSE_FROM ${owner})
