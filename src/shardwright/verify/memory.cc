@@ -14,7 +14,9 @@ namespace {
 using cost::Event;
 using cost::Handle;
 
-// Scalars an update makes beside parameter-sized tensors, at most.
+// Scalars a prediction may hold aside: the training loop's (the loss as a
+// number, counters) all the time, an optimizer's update its own.
+constexpr std::int64_t kLoopScalars = 64;
 constexpr std::int64_t kOptimizerScalars = 64;
 
 std::size_t at(std::int32_t i) { return static_cast<std::size_t>(i); }
@@ -151,6 +153,7 @@ class Estimator {
     }
     everywhere(out_.parameters_bytes + out_.optimizer_bytes +
                out_.inputs_bytes);
+    upper_.live(0, positions_.optimizer, kLoopScalars);
   }
 
   // ---- forward, recompute --------------------------------------------------

@@ -36,8 +36,8 @@ struct Finding {
 struct Report {
   bool ok = false;  // no findings
   std::vector<Finding> findings;
-  // False: the program could not be followed to its end, so the numbers below
-  // were not worked out and stay 0.
+  // False: the program itself is wrong, so that the numbers below would be of
+  // another one; they stay 0.
   bool complete = false;
   std::int64_t lowest_peak_bytes = 0;  // the true peak is not below it
   std::int64_t peak_bytes = 0;         // and not above this one
