@@ -112,9 +112,10 @@ class Assembler {
 
   // Appends a conversion and returns the buffer it makes; none is needed when
   // nothing happens in either direction.
-  std::string convert(const ir::Value& value, const Port& from, const Port& to,
+  std::string convert(ValueId id, const Port& from, const Port& to,
                       std::int32_t region, bool regather) {
-    const PortConversion conversion = convert_port(model_, value, from, to);
+    const ir::Value& value = graph_.value(id);
+    const PortConversion& conversion = convert_port(model_, id, from, to);
     SW_CHECK(conversion.possible, "a chosen conversion does not exist");
     if (conversion.forward_identity() && conversion.backward_identity()) {
       return value.name;
@@ -154,19 +155,32 @@ class Assembler {
                                                     slot.value.value};
     const UseChoice& use =
         chosen(problem_.use_choices.at(key), problem_.node_of_use.at(key));
-    use_buffer_[key] = convert(graph_.value(slot.value), use.storage,
-                               use.compute, slot.region, use.regather);
+    const Port& storage = chosen(problem_.parameter_choices[slot.value.index()],
+                                 problem_.node_of_parameter[slot.value.index()])
+                              .storage;
+    use_buffer_[key] =
+        convert(slot.value, storage, use.compute, slot.region, use.regather);
+  }
+
+  [[nodiscard]] Port produced_port(ValueId id) const {
+    const ir::Value& value = graph_.value(id);
+    if (!value.producer.valid()) return replicated(model_);
+    return strategy_of(value.producer)
+        .results[static_cast<std::size_t>(value.result_index)];
   }
 
   // Which copy a reader takes: the produced one where that is enough.
-  [[nodiscard]] bool takes_produced(ValueId id, OpId op, std::int32_t operand,
-                                    const Port& port) const {
+  [[nodiscard]] bool takes_produced(ValueId id, const Reader& reader) const {
     const ValueChoice& value = value_choice(id);
-    if (value.converted.empty()) return true;
-    if (!value.reads_produced || value.produced != port) return false;
-    const Life life = life_of_value(model_, id);
-    const Need need = need_of(model_, op, operand, priced(op),
-                              op_choice(op).recompute, life.home_region);
+    if (!value.mixed) return value.layout == produced_port(id);
+    const Port& port =
+        strategy_of(reader.op)
+            .operands[static_cast<std::size_t>(reader.operands.front())];
+    if (value.produced != port) return false;
+    const ReaderNeeds needs(model_, reader,
+                            life_of_value(model_, id).home_region);
+    const Need need =
+        needs.of(priced(reader.op), op_choice(reader.op).recompute);
     return need.internal <= value.produced_need.internal &&
            need.external <= value.produced_need.external;
   }
@@ -174,19 +188,17 @@ class Assembler {
   void add_conversion(const Slot& slot) {
     const ValueId id = slot.value;
     if (problem_.node_of_value[id.index()] < 0) return;
-    const ValueChoice& value = value_choice(id);
-    if (value.converted.empty()) return;
-    bool used = id == graph_.loss;
-    for (const Reader& reader : model_.readers[id.index()]) {
-      const Port& port =
-          strategy_of(reader.op)
-              .operands[static_cast<std::size_t>(reader.operands.front())];
-      used =
-          used || !takes_produced(id, reader.op, reader.operands.front(), port);
-    }
+    const Port produced = produced_port(id);
+    const Port& layout = value_choice(id).layout;
+    if (layout == produced) return;
+    const std::vector<Reader>& readers = model_.readers[id.index()];
+    const bool used =
+        id == graph_.loss ||
+        std::any_of(readers.begin(), readers.end(), [&](const Reader& reader) {
+          return !takes_produced(id, reader);
+        });
     if (!used) return;
-    copy_buffer_[id.value] = convert(graph_.value(id), value.produced,
-                                     value.converted, slot.region, false);
+    copy_buffer_[id.value] = convert(id, produced, layout, slot.region, false);
   }
 
   [[nodiscard]] std::string buffer_for(OpId op, std::int32_t operand) const {
@@ -195,9 +207,11 @@ class Assembler {
     if (graph_.value(id).kind == ir::ValueKind::kParameter) {
       return use_buffer_.at({op.value, id.value});
     }
-    const Port& port =
-        strategy_of(op).operands[static_cast<std::size_t>(operand)];
-    if (takes_produced(id, op, operand, port)) return graph_.value(id).name;
+    const std::vector<Reader>& readers = model_.readers[id.index()];
+    const auto reader =
+        std::find_if(readers.begin(), readers.end(),
+                     [&](const Reader& r) { return r.op == op; });
+    if (takes_produced(id, *reader)) return graph_.value(id).name;
     return copy_buffer_.at(id.value);
   }
 
@@ -258,7 +272,7 @@ class Assembler {
           port = chosen(problem_.parameter_choices[id.index()], node).storage;
         }
       } else if (id != graph_.loss && problem_.node_of_value[id.index()] >= 0) {
-        port = value_choice(id).produced;
+        port = produced_port(id);
       }
       out_.outputs.push_back({value.name, buffer(id), spec_text(port, value)});
     }

@@ -6,19 +6,11 @@ namespace shardwright::planner {
 namespace {
 
 bool may_save(const OpClass& op_class, std::int32_t operand) {
-  return std::any_of(
-      op_class.priced.begin(), op_class.priced.end(),
-      [&](const PricedStrategy& p) {
-        return p.footprint.saves_operand[static_cast<std::size_t>(operand)];
-      });
+  return op_class.may_save_operand[static_cast<std::size_t>(operand)];
 }
 
 bool may_save_result(const OpClass& op_class, std::int32_t result) {
-  return std::any_of(
-      op_class.priced.begin(), op_class.priced.end(),
-      [&](const PricedStrategy& p) {
-        return p.footprint.saves_result[static_cast<std::size_t>(result)];
-      });
+  return op_class.may_save_result[static_cast<std::size_t>(result)];
 }
 
 bool is_output(const Model& model, ValueId value) {
@@ -79,6 +71,12 @@ void add_reader(const Model& model, const Reader& reader, Life& life) {
   }
 }
 
+Need need_of_life(const Life& life) {
+  return Need{life.internal_end >= 0, life.external_held_end >= 0    ? 2
+                                      : life.external_saved_end >= 0 ? 1
+                                                                     : 0};
+}
+
 }  // namespace
 
 void Need::merge(const Need& other) {
@@ -133,33 +131,39 @@ Life life_of_use(const Model& model, OpId reader, ValueId parameter) {
   return life;
 }
 
-Need need_of(const Model& model, OpId reader, std::int32_t operand,
-             const PricedStrategy& priced, bool recompute,
-             std::int32_t home_region) {
+ReaderNeeds::ReaderNeeds(const Model& model, const Reader& reader,
+                         std::int32_t home_region)
+    : operands_(reader.operands),
+      inside_(model.recomputable_region(reader.op) == home_region) {
+  const ir::Op& op = model.graph->op(reader.op);
+  for (const ValueId result : op.results) {
+    Life through;
+    through.home_region = home_region;
+    add_readers(model, result, through);
+    through_result_.push_back(need_of_life(through));
+    Life saved;
+    saved.home_region = home_region;
+    add_backward_need(model, reader.op, true, saved);
+    saved_result_.push_back(need_of_life(saved));
+  }
+}
+
+Need ReaderNeeds::of(const PricedStrategy& priced, bool recompute) const {
   Need need;
-  const auto k = static_cast<std::size_t>(operand);
-  const std::int32_t region = model.recomputable_region(reader);
-  const bool saves = priced.footprint.saves_operand[k];
-  if (region == home_region) {
-    need.internal = saves;
-  } else {
-    need.external = recompute ? 2 : (saves ? 1 : 0);
-  }
-  // Results that share the operand's storage: their readers at their latest.
-  Life through;
-  through.home_region = home_region;
-  const ir::Op& op = model.graph->op(reader);
-  for (std::size_t r = 0; r < op.results.size(); ++r) {
-    if (priced.footprint.result_alias[r] != operand) continue;
-    if (priced.footprint.saves_result[r]) {
-      add_backward_need(model, reader, true, through);
+  for (const std::int32_t k : operands_) {
+    const bool saves =
+        priced.footprint.saves_operand[static_cast<std::size_t>(k)];
+    if (inside_) {
+      need.merge(Need{saves, 0});
+    } else {
+      need.merge(Need{false, recompute ? 2 : (saves ? 1 : 0)});
     }
-    add_readers(model, op.results[r], through);
+    for (std::size_t r = 0; r < through_result_.size(); ++r) {
+      if (priced.footprint.result_alias[r] != k) continue;
+      if (priced.footprint.saves_result[r]) need.merge(saved_result_[r]);
+      need.merge(through_result_[r]);
+    }
   }
-  need.merge(Need{through.internal_end >= 0,
-                  through.external_held_end >= 0
-                      ? 2
-                      : (through.external_saved_end >= 0 ? 1 : 0)});
   return need;
 }
 

@@ -13,6 +13,7 @@
 #pragma once
 
 #include <cstdint>
+#include <vector>
 
 #include "shardwright/planner/model.h"
 
@@ -45,10 +46,19 @@ Life life_of_copy(const Model& model, ValueId value);
 // The life of a gathered parameter, made at its use slot.
 Life life_of_use(const Model& model, OpId reader, ValueId parameter);
 
-// What `reader`, running `priced` and recomputed or not, demands of a copy with
-// this home region that it reads at `operand`.
-Need need_of(const Model& model, OpId reader, std::int32_t operand,
-             const PricedStrategy& priced, bool recompute,
-             std::int32_t home_region);
+// What a reader demands of a copy with this home region, by what it runs. Views
+// pass on the needs of their results' readers, taken at their latest; that part
+// is worked out once.
+class ReaderNeeds {
+ public:
+  ReaderNeeds(const Model& model, const Reader& reader,
+              std::int32_t home_region);
+  [[nodiscard]] Need of(const PricedStrategy& priced, bool recompute) const;
+
+ private:
+  std::vector<std::int32_t> operands_;
+  bool inside_;  // the reader is in the home region
+  std::vector<Need> through_result_, saved_result_;
+};
 
 }  // namespace shardwright::planner

@@ -5,9 +5,11 @@
 #include <algorithm>
 #include <map>
 #include <set>
+#include <tuple>
 
 #include "shardwright/cost/kernel_time.h"
 #include "shardwright/mesh/device_mesh.h"
+#include "shardwright/planner/passes/price.h"
 #include "shardwright/rules/rule.h"
 
 namespace shardwright::planner {
@@ -57,6 +59,10 @@ bool ports_agree(const ir::Op& op, const strategy::Strategy& strategy) {
     }
   }
   return true;
+}
+
+void merge(const std::vector<bool>& from, std::vector<bool>& into) {
+  for (std::size_t i = 0; i < into.size(); ++i) into[i] = into[i] || from[i];
 }
 
 Result<OpClass> make_class(const ir::Graph& graph, const ir::Op& op,
@@ -116,9 +122,21 @@ Result<OpClass> make_class(const ir::Graph& graph, const ir::Op& op,
                                   op.key, op.name));
   }
   out.result_alias = out.priced.front().footprint.result_alias;
-  out.saves_anything = std::any_of(
-      out.priced.begin(), out.priced.end(),
-      [](const PricedStrategy& p) { return p.footprint.saves_anything; });
+  out.may_save_operand.assign(op.operands.size(), false);
+  out.may_save_result.assign(op.results.size(), false);
+  for (const PricedStrategy& priced : out.priced) {
+    out.saves_anything = out.saves_anything || priced.footprint.saves_anything;
+    merge(priced.footprint.saves_operand, out.may_save_operand);
+    merge(priced.footprint.saves_result, out.may_save_result);
+  }
+  for (std::size_t k = 0; k < op.operands.size(); ++k) {
+    std::set<Port> ports;
+    for (const PricedStrategy& priced : out.priced) {
+      ports.insert(out.set.strategies[static_cast<std::size_t>(priced.index)]
+                       .operands[k]);
+    }
+    out.operand_ports.emplace_back(ports.begin(), ports.end());
+  }
   return out;
 }
 
@@ -158,6 +176,18 @@ void find_readers(const ir::Graph& graph, Model& model) {
   }
 }
 
+void find_price_classes(const ir::Graph& graph, Model& model) {
+  std::map<std::tuple<std::vector<std::int64_t>, ir::DType, bool>, std::int32_t>
+      known;
+  for (const ir::Value& value : graph.values) {
+    const auto [entry, fresh] =
+        known.try_emplace({value.shape, value.dtype, value.requires_grad},
+                          static_cast<std::int32_t>(known.size()));
+    model.price_class.push_back(entry->second);
+  }
+  model.prices = std::make_shared<PriceCache>(known.size());
+}
+
 // Effects run once: a region that mutates a buffer is never run again.
 // A region that saves nothing has nothing to recompute.
 void find_recomputable(const ir::Graph& graph, Model& model) {
@@ -195,20 +225,12 @@ Result<Model> make_model(const ir::Graph& graph, const mesh::DeviceMesh& mesh,
   SW_ASSIGN_OR_RETURN(model.optimizer, cost::optimizer_of(options.optimizer));
   SW_RETURN_IF_ERROR(make_classes(graph, model));
   find_readers(graph, model);
+  find_price_classes(graph, model);
   model.regions = find_regions(graph);
   model.timeline = make_timeline(graph, model.regions);
   find_recomputable(graph, model);
   model.converter = std::make_shared<sharding::Converter>(mesh);
   return model;
-}
-
-std::int64_t local_bytes(const ir::Value& value, const sharding::Port& port,
-                         const mesh::DeviceMesh& mesh) {
-  const auto shape = sharding::local_shape(
-      value.shape, sharding::forward_spec(port, value.shape.size()), mesh, {});
-  std::int64_t count = 1;
-  for (const std::int64_t size : shape) count *= size;
-  return count * ir::size_of(value.dtype);
 }
 
 }  // namespace shardwright::planner

@@ -38,7 +38,12 @@ struct OpClass {
   std::shared_ptr<const cost::Record> record;
   // From the record at full size: operand whose storage result r shares, -1.
   std::vector<std::int32_t> result_alias;
+  // True when some strategy does.
   bool saves_anything = false;
+  std::vector<bool> may_save_operand;
+  std::vector<bool> may_save_result;
+  // Ports at which some strategy takes each operand, sorted.
+  std::vector<std::vector<sharding::Port>> operand_ports;
 };
 
 // A reader of a value: op and operand position(s).
@@ -46,6 +51,8 @@ struct Reader {
   OpId op;
   std::vector<std::int32_t> operands;  // positions that read the value
 };
+
+struct PriceCache;  // passes/price.h
 
 struct Model {
   const ir::Graph* graph = nullptr;
@@ -61,8 +68,11 @@ struct Model {
   // Last slot of a region whose op saves a tensor: recompute stops there.
   std::vector<std::int32_t> last_saver_slot;
   std::vector<std::string> warnings;
-  // Cached conversions; logically part of the input.
+  // Values of equal shape, dtype and need of a gradient share a price class.
+  std::vector<std::int32_t> price_class;
+  // Caches; logically part of the input.
   std::shared_ptr<sharding::Converter> converter;
+  std::shared_ptr<PriceCache> prices;
 
   [[nodiscard]] const OpClass& class_of(OpId op) const {
     return classes[static_cast<std::size_t>(class_of_op[op.index()])];
@@ -75,9 +85,5 @@ struct Model {
 // (optimizer, pins that match nothing).
 Result<Model> make_model(const ir::Graph& graph, const mesh::DeviceMesh& mesh,
                          const PlanOptions& options);
-
-// Local bytes of a value at a port, on coordinate 0.
-std::int64_t local_bytes(const ir::Value& value, const sharding::Port& port,
-                         const mesh::DeviceMesh& mesh);
 
 }  // namespace shardwright::planner

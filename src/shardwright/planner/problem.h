@@ -2,12 +2,15 @@
 // recompute as one pairwise problem with interval memory.
 //
 // Nodes:
-//  - op: strategy x (run once | run again);
-//  - value: layout A as produced and at most one converted copy B, with how
-//    long each is needed; owns the bytes of both and of their gradients;
+//  - op: strategy x (run once | run again); owns its internals and the core of
+//    its results (passes/value_life.h);
+//  - value: the layout its readers take and how long it is needed, or, where
+//    readers differ, the layout as produced and one copy beside it; owns the
+//    rest of the bytes of both and of their gradients;
 //  - parameter: storage spec; owns parameter, gradient and optimizer state;
 //  - use: one reader of a parameter: compute layout and fate of the gather.
-// Edges are 0 or infinite: ports match, needs are met, regions agree.
+// Edges carry the time of conversions, and exclude what does not fit: ports
+// match, needs are met, regions agree.
 #pragma once
 
 #include <cstdint>
@@ -24,23 +27,48 @@ struct OpChoice {
   bool recompute = false;
 };
 
+// What a value node knows of the way from the producer's layout to the one its
+// readers take. Without a copy the readers share the value's storage.
+struct Passage {
+  bool copies = false;             // the forward conversion makes a copy
+  bool converts_gradient = false;  // the backward conversion does something
+  // Of the storage the readers take: run again with its region.
+  bool recompute = false;
+  bool saves = false;  // no copy: the producer keeps its result anyway
+  std::int64_t forward_temporary = 0, backward_temporary = 0;
+  std::int64_t held = 0;  // bytes as produced, held by the copy's recompute
+  auto operator<=>(const Passage&) const = default;
+};
+
 struct ValueChoice {
-  sharding::Port produced;             // A
-  sharding::Port converted;            // B; empty: no copy
-  bool reads_produced = true;          // some reader may take A
-  bool shares_storage = false;         // B is A under another gradient layout
-  Need produced_need, converted_need;  // what the lives allow for
-  bool recompute_produced = false;
-  bool recompute_converted = false;
+  sharding::Port layout;  // taken by all readers, or by those not on `produced`
+  Passage passage;
+  Need need;  // what the life of that storage allows for
+
+  // Some readers take the value as produced, the others `layout`.
+  bool mixed = false;
+  sharding::Port produced;
+  bool produced_recompute = false;
+  bool produced_saves = false;
+  Need produced_need;
 };
 
 struct ParameterChoice {
   sharding::Port storage;
 };
 
+// What a use node knows of the way from the storage layout.
+struct UsePassage {
+  bool gathers = false;            // the forward conversion makes a copy
+  bool converts_gradient = false;  // the backward conversion does something
+  std::int64_t forward_temporary = 0, backward_temporary = 0;
+  std::int64_t contribution = 0;  // a further gradient until it is added
+  auto operator<=>(const UsePassage&) const = default;
+};
+
 struct UseChoice {
-  sharding::Port storage;
   sharding::Port compute;
+  UsePassage passage;
   bool recompute = false;
   bool regather = false;
   bool saved = false;  // the gathered copy may be kept for the backward

@@ -2,11 +2,14 @@
 // more, needs no more bytes at any position, and is no dearer towards any
 // choice of any neighbour. Swapping l for k then keeps every answer as good.
 //
-// Choices are compared by classes: equal memory profiles share a number, and
-// so do equal rows of an edge; "no more than" between two numbers is worked
-// out once. Choices that agree in all numbers are thinned to the cheapest
-// before pairs are looked at.
+// Choices are compared by classes: "row i is no dearer than row j" is worked
+// out once per pair of rows of an edge, and gives for every row the set of
+// choices (a bit each) that are no dearer there. The candidates of a choice are
+// the common bits of its rows, of the cheaper choices among them only memory is
+// left to compare. Choices that agree in all of that are thinned to the
+// cheapest before pairs are looked at.
 #include <algorithm>
+#include <bit>
 #include <map>
 
 #include "shardwright/solver/presolve_rules.h"
@@ -14,23 +17,9 @@
 namespace shardwright::solver::internal {
 namespace {
 
-// le(i, j) for numbered things, worked out when first asked.
-class Order {
- public:
-  Order(std::int32_t count) : count_(count), known_(count * count, 0) {}
+using Bits = std::vector<std::uint64_t>;
 
-  template <typename Compare>
-  bool at_most(std::int32_t i, std::int32_t j, Compare&& compare) {
-    if (i == j) return true;
-    char& slot = known_[static_cast<std::size_t>(i) * count_ + j];
-    if (slot == 0) slot = compare() ? 1 : 2;
-    return slot == 1;
-  }
-
- private:
-  std::int32_t count_;
-  std::vector<char> known_;
-};
+void set_bit(Bits* bits, std::size_t n) { (*bits)[n / 64] |= 1ULL << (n % 64); }
 
 struct Profiles {
   std::vector<std::int32_t> number;              // per choice
@@ -59,15 +48,16 @@ struct Profiles {
       if (is_new) bytes.push_back(std::move(line));
     }
   }
-};
 
-bool all_at_most(const std::vector<std::int64_t>& left,
-                 const std::vector<std::int64_t>& right) {
-  for (std::size_t n = 0; n < left.size(); ++n) {
-    if (left[n] > right[n]) return false;
+  bool at_most(std::int32_t k, std::int32_t l) const {
+    const auto& left = bytes[number[k]];
+    const auto& right = bytes[number[l]];
+    for (std::size_t n = 0; n < left.size(); ++n) {
+      if (left[n] > right[n]) return false;
+    }
+    return true;
   }
-  return true;
-}
+};
 
 bool line_at_most(const WorkEdge& edge, bool rows, std::int32_t i,
                   std::int32_t j) {
@@ -80,6 +70,46 @@ bool line_at_most(const WorkEdge& edge, bool rows, std::int32_t i,
   return true;
 }
 
+// Choices that agree in memory and at every edge: only the cheapest stays.
+void keep_cheapest(const Work& work, std::int32_t id, const Profiles& profiles,
+                   std::vector<bool>* keep) {
+  const WorkNode& node = work.nodes[id];
+  std::map<std::vector<std::int32_t>, std::int32_t> cheapest;
+  for (std::int32_t k = 0; k < static_cast<std::int32_t>(keep->size()); ++k) {
+    std::vector<std::int32_t> numbers = {profiles.number[k]};
+    for (const std::int32_t e : node.edges) {
+      const WorkEdge& edge = work.edges[e];
+      numbers.push_back(edge.a == id ? edge.row_class[k] : edge.col_class[k]);
+    }
+    const auto [found, is_new] = cheapest.try_emplace(std::move(numbers), k);
+    if (is_new) continue;
+    const bool better = node.choices[k].cost < node.choices[found->second].cost;
+    (*keep)[better ? found->second : k] = false;
+    if (better) found->second = k;
+  }
+}
+
+// Per class of the edge at this node, the places in `order` of the choices that
+// are no dearer towards any partner.
+std::vector<Bits> no_dearer(const WorkEdge& edge, bool rows,
+                            const std::vector<std::int32_t>& order) {
+  const auto& class_of = rows ? edge.row_class : edge.col_class;
+  const std::int32_t count = rows ? edge.num_rows : edge.num_cols;
+  const std::size_t words = (order.size() + 63) / 64;
+  std::vector<Bits> members(count, Bits(words, 0));
+  for (std::size_t n = 0; n < order.size(); ++n) {
+    set_bit(&members[class_of[order[n]]], n);
+  }
+  std::vector<Bits> out = members;
+  for (std::int32_t j = 0; j < count; ++j) {
+    for (std::int32_t i = 0; i < count; ++i) {
+      if (i == j || !line_at_most(edge, rows, i, j)) continue;
+      for (std::size_t w = 0; w < words; ++w) out[j][w] |= members[i][w];
+    }
+  }
+  return out;
+}
+
 }  // namespace
 
 bool drop_dominated(Work* work, std::int32_t id, Budget* budget) {
@@ -87,33 +117,8 @@ bool drop_dominated(Work* work, std::int32_t id, Budget* budget) {
   const auto count = static_cast<std::int32_t>(node.choices.size());
   if (count < 2) return false;
   const Profiles profiles(node);
-  // Column 0: the memory number; then one class per edge.
-  std::vector<std::vector<std::int32_t>> numbers(count);
-  std::vector<Order> orders;
-  orders.emplace_back(static_cast<std::int32_t>(profiles.bytes.size()));
-  for (std::int32_t k = 0; k < count; ++k) {
-    numbers[k].push_back(profiles.number[k]);
-  }
-  for (const std::int32_t e : node.edges) {
-    const WorkEdge& edge = work->edges[e];
-    const bool rows = edge.a == id;
-    orders.emplace_back(rows ? edge.num_rows : edge.num_cols);
-    for (std::int32_t k = 0; k < count; ++k) {
-      numbers[k].push_back(rows ? edge.row_class[k] : edge.col_class[k]);
-    }
-  }
   std::vector<bool> keep(count, true);
-  std::map<std::vector<std::int32_t>, std::int32_t> cheapest;
-  for (std::int32_t k = 0; k < count; ++k) {
-    const auto [found, is_new] = cheapest.try_emplace(numbers[k], k);
-    if (is_new) continue;
-    if (node.choices[k].cost < node.choices[found->second].cost) {
-      keep[found->second] = false;
-      found->second = k;
-    } else {
-      keep[k] = false;
-    }
-  }
+  keep_cheapest(*work, id, profiles, &keep);
   std::vector<std::int32_t> order;
   for (std::int32_t k = 0; k < count; ++k) {
     if (keep[k]) order.push_back(k);
@@ -121,30 +126,38 @@ bool drop_dominated(Work* work, std::int32_t id, Budget* budget) {
   std::stable_sort(order.begin(), order.end(), [&](auto left, auto right) {
     return node.choices[left].cost < node.choices[right].cost;
   });
-  auto dominates = [&](std::int32_t k, std::int32_t l) {
-    for (std::size_t n = 0; n < orders.size(); ++n) {
-      const std::int32_t i = numbers[k][n];
-      const std::int32_t j = numbers[l][n];
-      const bool less = orders[n].at_most(i, j, [&] {
-        if (n == 0) return all_at_most(profiles.bytes[i], profiles.bytes[j]);
-        const WorkEdge& edge = work->edges[node.edges[n - 1]];
-        return line_at_most(edge, edge.a == id, i, j);
-      });
-      if (!less) return false;
-    }
-    return true;
-  };
-  // No two left agree in all numbers, so dominance is a strict order and a
+  std::vector<std::vector<Bits>> sets;  // per edge and class
+  for (const std::int32_t e : node.edges) {
+    const WorkEdge& edge = work->edges[e];
+    sets.push_back(no_dearer(edge, edge.a == id, order));
+  }
+  const std::size_t words = (order.size() + 63) / 64;
+  Bits candidates(words);
+  // No two left agree in everything, so dominance is a strict order and a
   // choice that falls to one that falls itself also falls to one that stays.
-  for (const std::int32_t l : order) {
-    for (const std::int32_t k : order) {
-      if (node.choices[k].cost > node.choices[l].cost) break;
-      if (k == l || !keep[k] || !dominates(k, l)) continue;
-      keep[l] = false;
-      break;
+  for (std::size_t n = 0; n < order.size(); ++n) {
+    const std::int32_t l = order[n];
+    std::fill(candidates.begin(), candidates.end(), ~0ULL);
+    for (std::size_t e = 0; e < node.edges.size(); ++e) {
+      const WorkEdge& edge = work->edges[node.edges[e]];
+      const std::int32_t at =
+          edge.a == id ? edge.row_class[l] : edge.col_class[l];
+      const Bits& set = sets[e][at];
+      for (std::size_t w = 0; w < words; ++w) candidates[w] &= set[w];
+    }
+    for (std::size_t w = 0; w < words && keep[l]; ++w) {
+      for (std::uint64_t left = candidates[w]; left != 0; left &= left - 1) {
+        const std::size_t at = w * 64 + std::countr_zero(left);
+        if (at >= order.size()) break;
+        const std::int32_t k = order[at];
+        if (node.choices[k].cost > node.choices[l].cost) break;
+        if (k == l || !keep[k] || !profiles.at_most(k, l)) continue;
+        keep[l] = false;
+        break;
+      }
     }
   }
-  budget->charge(static_cast<std::int64_t>(order.size() * order.size()) * 4);
+  budget->charge(static_cast<std::int64_t>(order.size() * (words + 8)) * 2);
   const auto removed = std::count(keep.begin(), keep.end(), false);
   if (removed == 0) return false;
   work->removed_by_dominance += removed;

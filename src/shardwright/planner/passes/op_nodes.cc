@@ -4,10 +4,30 @@
 
 #include "shardwright/planner/passes/nodes.h"
 #include "shardwright/planner/passes/price.h"
+#include "shardwright/planner/passes/value_life.h"
 #include "shardwright/planner/pins.h"
 
 namespace shardwright::planner {
 namespace {
+
+// The core of every result and of its gradient (value_life.h).
+void add_results(const std::vector<ValueContext>& results,
+                 const strategy::Strategy& strategy,
+                 const cost::Footprint& footprint, bool recompute,
+                 std::vector<solver::MemoryInterval>& out) {
+  for (std::size_t r = 0; r < results.size(); ++r) {
+    const ValueContext& c = results[r];
+    const sharding::Port& port = strategy.results[r];
+    if (c.owns_bytes) {
+      add_bytes(out, core(c, recompute, footprint.saves_result[r]),
+                std::max(footprint.result_bytes[r],
+                         port_bytes(*c.model, c.id, port)));
+    }
+    if (c.has_gradient) {
+      add_bytes(out, gradient_core(c), gradient_bytes(*c.model, c.id, port));
+    }
+  }
+}
 
 solver::Choice choice_of(const Model& model, OpId op,
                          const PricedStrategy& priced, bool recompute) {
@@ -46,6 +66,10 @@ Result<bool> add_op_nodes(const Model& model, PlanningProblem& problem) {
                         allowed_fates(model, region));
     solver::Node node;
     node.name = graph.ops[i].key;
+    std::vector<ValueContext> results;
+    for (const ValueId id : graph.ops[i].results) {
+      results.push_back(context_of(model, id));
+    }
     for (std::size_t p = 0; p < op_class.priced.size(); ++p) {
       const PricedStrategy& priced = op_class.priced[p];
       const strategy::Strategy& choice =
@@ -55,6 +79,8 @@ Result<bool> add_op_nodes(const Model& model, PlanningProblem& problem) {
       if (!allowed) continue;
       for (const bool recompute : fates) {
         node.choices.push_back(choice_of(model, op, priced, recompute));
+        add_results(results, choice, priced.footprint, recompute,
+                    node.choices.back().intervals);
         problem.op_choices[i].push_back(
             OpChoice{static_cast<std::int32_t>(p), recompute});
       }

@@ -4,6 +4,7 @@
 #include <set>
 
 #include "shardwright/planner/passes/nodes.h"
+#include "shardwright/planner/passes/passage.h"
 #include "shardwright/planner/passes/price.h"
 #include "shardwright/planner/pins.h"
 
@@ -84,7 +85,7 @@ std::vector<OpId> readers_backward(const Model& model, ValueId id) {
 solver::Choice storage_choice(const Model& model, ValueId id,
                               const Port& storage, std::int32_t position) {
   const ir::Value& value = model.graph->value(id);
-  const std::int64_t bytes = local_bytes(value, storage, model.mesh);
+  const std::int64_t bytes = port_bytes(model, id, storage);
   const cost::Optimizer& optimizer = model.optimizer;
   const Timeline& timeline = model.timeline;
   const std::int32_t last = timeline.num_positions - 1;
@@ -122,115 +123,155 @@ struct UseContext {
   bool first = false;
 };
 
-solver::Choice use_choice(const UseContext& c, const UseChoice& choice,
-                          const PortConversion& conversion) {
-  const Model& model = *c.model;
-  const Timeline& timeline = model.timeline;
-  const std::int32_t slot = c.life.home_slot;
-  const std::int32_t op_backward = timeline.backward_of(c.op);
-  const auto at = [](const std::vector<std::int32_t>& table, std::int32_t s) {
-    return table[static_cast<std::size_t>(s)];
+UsePassage passage_of(const UseContext& c, const Port& storage,
+                      const PortConversion& conversion) {
+  UsePassage out;
+  out.gathers = !conversion.forward_identity();
+  out.converts_gradient = !conversion.backward_identity();
+  out.forward_temporary = conversion.forward_temporary;
+  out.backward_temporary = conversion.backward_temporary;
+  if (!c.first) out.contribution = gradient_bytes(*c.model, c.id, storage);
+  return out;
+}
+
+// How often the gather runs: again in a regather or a recompute.
+std::int64_t gathers(const UseContext& c, const UseChoice& choice) {
+  const bool again = choice.recompute && runs_again(*c.model, c.life.home_slot);
+  return choice.regather || again ? 2 : 1;
+}
+
+void add_gathered(const UseContext& c, const UseChoice& choice,
+                  std::vector<solver::MemoryInterval>& out) {
+  const Timeline& timeline = c.model->timeline;
+  const auto again = [&](std::int32_t slot) {
+    return timeline.recompute[static_cast<std::size_t>(slot)];
   };
-  solver::Choice out;
-  out.cost = conversion.forward_time.value + conversion.backward_time.value;
-  if (!conversion.forward_identity()) {
-    const std::int64_t bytes =
-        local_bytes(*c.value, choice.compute, model.mesh);
-    const std::int32_t op_slot = timeline.forward_of(c.op);
-    std::int32_t forward_end = std::max(op_slot, c.life.last_forward);
-    if (choice.regather) {
-      forward_end = op_slot;
-      out.cost += conversion.forward_time.value;
-      add_interval(out.intervals, op_backward, op_backward,
-                   bytes + conversion.forward_temporary);
-    } else if (choice.recompute) {
-      if (runs_again(model, slot)) {
-        out.cost += conversion.forward_time.value;
-        const std::int32_t from = at(timeline.recompute, slot);
-        std::int32_t to = at(timeline.recompute,
-                             std::max(op_slot, c.life.last_internal_slot));
-        if (choice.saved) to = std::max(to, c.life.internal_end);
-        add_interval(out.intervals, from, to, bytes);
-        add_interval(out.intervals, from, from, conversion.forward_temporary);
-      }
-    } else if (choice.saved) {
-      forward_end = std::max(forward_end, c.life.internal_end);
+  const std::int64_t bytes = port_bytes(*c.model, c.id, choice.compute);
+  const std::int64_t temporary = choice.passage.forward_temporary;
+  const std::int32_t slot = c.life.home_slot;
+  const std::int32_t op_slot = timeline.forward_of(c.op);
+  const std::int32_t op_backward = timeline.backward_of(c.op);
+  std::int32_t forward_end = std::max(op_slot, c.life.last_forward);
+  if (choice.regather) {
+    forward_end = op_slot;
+    add_interval(out, op_backward, op_backward, bytes + temporary);
+  } else if (choice.recompute) {
+    if (runs_again(*c.model, slot)) {
+      std::int32_t to = again(std::max(op_slot, c.life.last_internal_slot));
+      if (choice.saved) to = std::max(to, c.life.internal_end);
+      add_interval(out, again(slot), to, bytes);
+      add_interval(out, again(slot), again(slot), temporary);
     }
-    add_interval(out.intervals, slot, forward_end, bytes);
-    add_interval(out.intervals, slot, slot, conversion.forward_temporary);
+  } else if (choice.saved) {
+    forward_end = std::max(forward_end, c.life.internal_end);
   }
+  add_interval(out, slot, forward_end, bytes);
+  add_interval(out, slot, slot, temporary);
+}
+
+solver::Choice use_choice(const UseContext& c, const UseChoice& choice) {
+  const Timeline& timeline = c.model->timeline;
+  solver::Choice out;
+  const UsePassage& passage = choice.passage;
+  if (passage.gathers) add_gathered(c, choice, out.intervals);
   if (!c.value->requires_grad) return out;
-  const std::int32_t use_backward = at(timeline.backward, slot);
-  const std::int64_t stored = gradient_bytes(model, *c.value, choice.storage);
-  if (!conversion.backward_identity()) {
+  const std::int32_t op_backward = timeline.backward_of(c.op);
+  const std::int32_t use_backward =
+      timeline.backward[static_cast<std::size_t>(c.life.home_slot)];
+  if (passage.converts_gradient) {
     add_interval(out.intervals, op_backward, use_backward,
-                 gradient_bytes(model, *c.value, choice.compute));
+                 gradient_bytes(*c.model, c.id, choice.compute));
     add_interval(out.intervals, use_backward, use_backward,
-                 conversion.backward_temporary);
+                 passage.backward_temporary);
   }
-  if (!c.first) {
-    const std::int32_t when =
-        conversion.backward_identity() ? op_backward : use_backward;
-    add_interval(out.intervals, when, when, stored);
+  const std::int32_t when =
+      passage.converts_gradient ? use_backward : op_backward;
+  add_interval(out.intervals, when, when, passage.contribution);
+  return out;
+}
+
+std::vector<UseChoice> choices_of_use(
+    const UseContext& c, const Reader& reader,
+    const std::vector<ParameterChoice>& storages) {
+  const OpClass& op_class = c.model->class_of(reader.op);
+  const bool through_view =
+      std::find(op_class.result_alias.begin(), op_class.result_alias.end(),
+                reader.operands.front()) != op_class.result_alias.end();
+  const bool recomputable = c.life.home_region >= 0;
+  const bool may_be_saved = c.life.internal_end >= 0;
+  std::vector<UseChoice> out;
+  for (const Port& compute : reader_ports(*c.model, reader)) {
+    std::set<UsePassage> passages;
+    for (const ParameterChoice& storage : storages) {
+      const PortConversion& conversion =
+          convert_port(*c.model, c.id, storage.storage, compute);
+      if (!conversion.possible) continue;
+      passages.insert(passage_of(c, storage.storage, conversion));
+    }
+    for (const UsePassage& passage : passages) {
+      const auto push = [&](bool recompute, bool regather, bool saved) {
+        out.push_back({compute, passage, recompute, regather, saved});
+      };
+      for (const bool recompute : {false, true}) {
+        if (recompute && !recomputable) continue;
+        push(recompute, false, true);
+        if (!passage.gathers || !may_be_saved) continue;
+        push(recompute, false, false);
+        if (!recompute && !through_view) push(false, true, true);
+      }
+    }
   }
   return out;
 }
 
-std::set<Port> compute_ports(const Model& model, const Reader& reader) {
-  std::set<Port> ports;
-  const OpClass& op_class = model.class_of(reader.op);
-  for (const PricedStrategy& priced : op_class.priced) {
-    ports.insert(
-        op_class.set.strategies[static_cast<std::size_t>(priced.index)]
-            .operands[static_cast<std::size_t>(reader.operands.front())]);
+// Storage and compute layout are joined by the conversion between them.
+solver::Edge storage_edge(const UseContext& c,
+                          const std::vector<ParameterChoice>& storages,
+                          const std::vector<UseChoice>& choices,
+                          std::int32_t parameter_node, std::int32_t use_node,
+                          EdgeTables& tables) {
+  // One class per choice is simplest; equal lines are merged by the solver.
+  std::vector<std::int64_t> matrix;
+  for (const ParameterChoice& storage : storages) {
+    for (const UseChoice& choice : choices) {
+      const PortConversion& conversion =
+          convert_port(*c.model, c.id, storage.storage, choice.compute);
+      const bool fits =
+          conversion.possible &&
+          passage_of(c, storage.storage, conversion) == choice.passage;
+      matrix.push_back(fits ? conversion.forward_time.value *
+                                      gathers(c, choice) +
+                                  conversion.backward_time.value
+                            : solver::kInfinite);
+    }
   }
-  return ports;
+  return {parameter_node, use_node,
+          tables.matrix(storages.size(), choices.size(), matrix)};
 }
 
 void add_use_node(const Model& model, const Reader& reader, ValueId id,
                   bool first, const std::vector<ParameterChoice>& storages,
-                  PlanningProblem& problem) {
+                  EdgeTables& tables, PlanningProblem& problem) {
   const std::pair<std::int32_t, std::int32_t> key{reader.op.value, id.value};
-  UseContext context{&model,
-                     reader.op,
-                     id,
-                     &model.graph->value(id),
-                     life_of_use(model, reader.op, id),
-                     first};
-  const OpClass& op_class = model.class_of(reader.op);
-  const bool through_view =
-      std::find(op_class.result_alias.begin(), op_class.result_alias.end(),
-                reader.operands.front()) != op_class.result_alias.end();
-  const bool recomputable = context.life.home_region >= 0;
+  const UseContext context{&model,
+                           reader.op,
+                           id,
+                           &model.graph->value(id),
+                           life_of_use(model, reader.op, id),
+                           first};
   solver::Node node;
   node.name = fmt::format("{} <- {}", model.graph->op(reader.op).key,
                           context.value->name);
-  std::vector<UseChoice>& choices = problem.use_choices[key];
-  for (const ParameterChoice& storage : storages) {
-    for (const Port& compute : compute_ports(model, reader)) {
-      const PortConversion conversion =
-          convert_port(model, *context.value, storage.storage, compute);
-      if (!conversion.possible) continue;
-      const auto push = [&](bool recompute, bool regather, bool saved) {
-        const UseChoice choice{storage.storage, compute, recompute, regather,
-                               saved};
-        node.choices.push_back(use_choice(context, choice, conversion));
-        choices.push_back(choice);
-      };
-      const bool identity = conversion.forward_identity();
-      const bool may_be_saved = context.life.internal_end >= 0;
-      for (const bool recompute : {false, true}) {
-        if (recompute && !recomputable) continue;
-        push(recompute, false, true);
-        if (!identity && may_be_saved) push(recompute, false, false);
-        if (!identity && may_be_saved && !recompute && !through_view) {
-          push(false, true, true);
-        }
-      }
-    }
+  std::vector<UseChoice> choices = choices_of_use(context, reader, storages);
+  for (const UseChoice& choice : choices) {
+    node.choices.push_back(use_choice(context, choice));
   }
-  problem.node_of_use[key] =
-      static_cast<std::int32_t>(problem.choice.nodes.size());
+  const auto use_node = static_cast<std::int32_t>(problem.choice.nodes.size());
+  problem.choice.edges.push_back(
+      storage_edge(context, storages, choices,
+                   problem.node_of_parameter[id.index()], use_node, tables));
+  problem.node_of_use[key] = use_node;
+  problem.use_choices[key] = std::move(choices);
   problem.choice.nodes.push_back(std::move(node));
 }
 
@@ -256,7 +297,8 @@ void add_constant_node(const Model& model, PlanningProblem& problem) {
 
 }  // namespace
 
-Result<bool> add_parameter_nodes(const Model& model, PlanningProblem& problem) {
+Result<bool> add_parameter_nodes(const Model& model, EdgeTables& tables,
+                                 PlanningProblem& problem) {
   const ir::Graph& graph = *model.graph;
   problem.node_of_parameter.assign(graph.values.size(), -1);
   problem.parameter_choices.resize(graph.values.size());
@@ -290,7 +332,8 @@ Result<bool> add_parameter_nodes(const Model& model, PlanningProblem& problem) {
     problem.choice.nodes.push_back(std::move(node));
     const OpId last = model.readers[i].back().op;
     for (const Reader& reader : model.readers[i]) {
-      add_use_node(model, reader, id, reader.op == last, choices, problem);
+      add_use_node(model, reader, id, reader.op == last, choices, tables,
+                   problem);
     }
   }
   add_constant_node(model, problem);

@@ -5,6 +5,11 @@
 namespace shardwright::planner {
 namespace {
 
+PriceCache::Entry& entry_of(const Model& model, ValueId value) {
+  return model.prices
+      ->entries[static_cast<std::size_t>(model.price_class[value.index()])];
+}
+
 std::int64_t bytes_at(const Model& model, const ir::Value& value,
                       const sharding::ShardingSpec& spec) {
   std::int64_t count = 1;
@@ -22,11 +27,9 @@ std::int64_t temporary(const Model& model, const ir::Value& value,
                                     ir::size_of(value.dtype), model.mesh);
 }
 
-}  // namespace
-
-PortConversion convert_port(const Model& model, const ir::Value& value,
-                            const sharding::Port& from,
-                            const sharding::Port& to) {
+PortConversion find_conversion(const Model& model, const ir::Value& value,
+                               const sharding::Port& from,
+                               const sharding::Port& to) {
   PortConversion out;
   const std::size_t rank = value.shape.size();
   const std::int64_t element = ir::size_of(value.dtype);
@@ -48,11 +51,41 @@ PortConversion convert_port(const Model& model, const ir::Value& value,
   return out;
 }
 
-std::int64_t gradient_bytes(const Model& model, const ir::Value& value,
+}  // namespace
+
+const PortConversion& convert_port(const Model& model, ValueId value,
+                                   const sharding::Port& from,
+                                   const sharding::Port& to) {
+  auto& known = entry_of(model, value).conversions;
+  const auto [entry, fresh] = known.try_emplace({from, to});
+  if (fresh) {
+    entry->second = find_conversion(model, model.graph->value(value), from, to);
+  }
+  return entry->second;
+}
+
+std::int64_t port_bytes(const Model& model, ValueId value,
+                        const sharding::Port& port) {
+  const auto [entry, fresh] = entry_of(model, value).bytes.try_emplace(port, 0);
+  if (fresh) {
+    const ir::Value& shape = model.graph->value(value);
+    entry->second = bytes_at(model, shape,
+                             sharding::forward_spec(port, shape.shape.size()));
+  }
+  return entry->second;
+}
+
+std::int64_t gradient_bytes(const Model& model, ValueId value,
                             const sharding::Port& port) {
-  if (!value.requires_grad) return 0;
-  return bytes_at(model, value,
-                  sharding::gradient_spec(port, value.shape.size()));
+  const ir::Value& shape = model.graph->value(value);
+  if (!shape.requires_grad) return 0;
+  const auto [entry, fresh] =
+      entry_of(model, value).gradient_bytes.try_emplace(port, 0);
+  if (fresh) {
+    entry->second = bytes_at(model, shape,
+                             sharding::gradient_spec(port, shape.shape.size()));
+  }
+  return entry->second;
 }
 
 void add_interval(std::vector<solver::MemoryInterval>& out, std::int32_t first,

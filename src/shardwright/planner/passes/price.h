@@ -2,6 +2,8 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
+#include <utility>
 #include <vector>
 
 #include "shardwright/planner/model.h"
@@ -27,12 +29,28 @@ struct PortConversion {
   }
 };
 
-PortConversion convert_port(const Model& model, const ir::Value& value,
-                            const sharding::Port& from,
-                            const sharding::Port& to);
+// Answers kept per (shape, dtype, with gradient or not). Deep models ask the
+// same of every block.
+struct PriceCache {
+  struct Entry {
+    std::map<std::pair<sharding::Port, sharding::Port>, PortConversion>
+        conversions;
+    std::map<sharding::Port, std::int64_t> bytes, gradient_bytes;
+  };
+  std::vector<Entry> entries;  // by Model::price_class
+  explicit PriceCache(std::size_t count) : entries(count) {}
+};
 
-// Local bytes of the value's gradient at a port.
-std::int64_t gradient_bytes(const Model& model, const ir::Value& value,
+// The reference lives as long as the model.
+const PortConversion& convert_port(const Model& model, ValueId value,
+                                   const sharding::Port& from,
+                                   const sharding::Port& to);
+
+// Local bytes, on coordinate 0, of a value and of its gradient (0: it has none)
+// at a port.
+std::int64_t port_bytes(const Model& model, ValueId value,
+                        const sharding::Port& port);
+std::int64_t gradient_bytes(const Model& model, ValueId value,
                             const sharding::Port& port);
 
 // Appends the closed interval [first, last] unless it is empty.

@@ -1,0 +1,316 @@
+#include "shardwright/planner/passes/value_choices.h"
+
+#include <algorithm>
+#include <optional>
+#include <set>
+
+#include "shardwright/planner/passes/price.h"
+
+namespace shardwright::planner {
+namespace {
+
+using sharding::Port;
+
+std::int32_t bit(bool b) { return b ? 1 : 0; }
+
+std::int32_t axes_that_differ(const Port& a, const Port& b) {
+  std::int32_t count = 0;
+  for (std::size_t i = 0; i < a.size(); ++i) count += a[i] == b[i] ? 0 : 1;
+  return count;
+}
+
+class ChoiceWriter {
+ public:
+  ChoiceWriter(const ValueContext& context, std::vector<ProducerSide> sides)
+      : c_(context), sides_(std::move(sides)) {
+    for (const Reader& reader : c_.model->readers[c_.id.index()]) {
+      ports_of_reader_.push_back(reader_ports(*c_.model, reader));
+    }
+    if (c_.is_output) {  // reads it as produced, whatever that is
+      std::set<Port> produced;
+      for (const ProducerSide& side : sides_) produced.insert(side.port);
+      ports_of_reader_.emplace_back(produced.begin(), produced.end());
+    }
+    std::set<Port> layouts;
+    if (c_.is_loss) layouts.insert(replicated(*c_.model));
+    if (!c_.is_loss) {
+      for (const auto& ports : ports_of_reader_) {
+        layouts.insert(ports.begin(), ports.end());
+      }
+    }
+    layouts_.assign(layouts.begin(), layouts.end());
+  }
+
+  void add_all() {
+    for (const Port& layout : layouts_) {
+      if (all_take(layout, layout)) add_single(layout);
+    }
+    if (c_.is_loss || ports_of_reader_.size() < 2) return;
+    for (const ProducerSide& side : sides_) {
+      for (const Port& layout : layouts_) {
+        if (can_mix(side.port, layout)) add_mixed(side, layout);
+      }
+    }
+  }
+
+  // Ports match and regions agree; the time of the conversion.
+  void add_producer_edge(const std::vector<OpChoice>& op_choices,
+                         EdgeTables& tables) {
+    const std::vector<Ways> ways = all_ways();
+    const Classes rows = classify(op_choices, [&](const OpChoice& choice) {
+      const ProducerSide side = side_of(c_, choice);
+      return Signature{tables.ports.of(side.port), side.recompute ? 1 : 0,
+                       side.saves ? 1 : 0};
+    });
+    std::map<Signature, std::size_t> side_of_row;
+    for (std::size_t s = 0; s < sides_.size(); ++s) {
+      side_of_row[{tables.ports.of(sides_[s].port), sides_[s].recompute ? 1 : 0,
+                   sides_[s].saves ? 1 : 0}] = s;
+    }
+    const Classes columns =
+        classify(out.choices, [&](const ValueChoice& choice) {
+          return column(choice, tables.ports);
+        });
+    std::map<Signature, const ValueChoice*> choice_of_column;
+    for (std::size_t k = 0; k < out.choices.size(); ++k) {
+      choice_of_column.try_emplace(
+          columns.signatures[static_cast<std::size_t>(columns.class_of[k])],
+          &out.choices[k]);
+    }
+    std::vector<std::int64_t> costs;
+    for (const Signature& row : rows.signatures) {
+      const std::size_t s = side_of_row.at(row);
+      for (const Signature& line : columns.signatures) {
+        costs.push_back(
+            edge_cost(sides_[s], ways[s], *choice_of_column.at(line)));
+      }
+    }
+    out.producer_edge = EdgeTables::table_of(rows, columns, std::move(costs));
+  }
+
+  ValueTemplate out;
+
+ private:
+  using Ways = std::vector<std::optional<PricedPassage>>;
+
+  [[nodiscard]] std::int64_t edge_cost(const ProducerSide& side,
+                                       const Ways& ways,
+                                       const ValueChoice& choice) const {
+    if (choice.mixed) {
+      const bool fits = side.port == choice.produced &&
+                        side.recompute == choice.produced_recompute &&
+                        side.saves == choice.produced_saves;
+      return fits ? 0 : solver::kInfinite;
+    }
+    const auto& way = ways[way_index(
+        choice.layout, choice.passage.copies && choice.passage.recompute)];
+    return way && way->passage == choice.passage ? way->cost
+                                                 : solver::kInfinite;
+  }
+
+  [[nodiscard]] std::size_t way_index(const Port& layout,
+                                      bool copy_recompute) const {
+    const auto at = std::lower_bound(layouts_.begin(), layouts_.end(), layout) -
+                    layouts_.begin();
+    return static_cast<std::size_t>(at) * 2 + (copy_recompute ? 1 : 0);
+  }
+
+  [[nodiscard]] std::vector<Ways> all_ways() const {
+    std::vector<Ways> ways;
+    for (const ProducerSide& side : sides_) {
+      ways.emplace_back();
+      for (const Port& layout : layouts_) {
+        for (const bool again : {false, true}) {
+          ways.back().push_back(passage_of(c_, side, layout, again));
+        }
+      }
+    }
+    return ways;
+  }
+
+  static Signature column(const ValueChoice& choice, PortIds& ports) {
+    if (choice.mixed) {
+      return {1, ports.of(choice.produced), bit(choice.produced_recompute),
+              bit(choice.produced_saves)};
+    }
+    const Passage& p = choice.passage;
+    Signature line = {0,
+                     ports.of(choice.layout),
+                     bit(p.copies),
+                     bit(p.converts_gradient),
+                     bit(p.recompute),
+                     bit(p.saves)};
+    for (const std::int64_t bytes :
+         {p.forward_temporary, p.backward_temporary, p.held}) {
+      line.push_back(static_cast<std::int32_t>(bytes >> 32));
+      line.push_back(static_cast<std::int32_t>(bytes & 0xffffffff));
+    }
+    return line;
+  }
+
+  [[nodiscard]] std::vector<bool> fates(std::int32_t region) const {
+    return region < 0 ? std::vector<bool>{false}
+                      : std::vector<bool>{false, true};
+  }
+
+  void push(const ValueChoice& choice, std::int64_t cost) {
+    out.choices.push_back(choice);
+    out.cost.push_back(cost);
+  }
+
+  void add_single(const Port& layout) {
+    std::map<Passage, std::int64_t> passages;
+    for (const ProducerSide& side : sides_) {
+      for (const bool again : fates(c_.converted.home_region)) {
+        const auto way = passage_of(c_, side, layout, again);
+        if (way) passages.emplace(way->passage, way->cost);
+      }
+    }
+    for (const auto& [passage, cost] : passages) {
+      ValueChoice choice;
+      choice.layout = layout;
+      choice.passage = passage;
+      const bool fixed = !passage.copies && !c_.owns_bytes;
+      for (const Need& need :
+           needs_allowed(passage.copies ? c_.converted : c_.produced, fixed)) {
+        choice.need = need;
+        // A source has one layout, so its conversion is this node's own.
+        push(choice, c_.value->producer.valid() ? 0 : cost);
+      }
+    }
+  }
+
+  // Every reader takes one of the two layouts.
+  [[nodiscard]] bool all_take(const Port& a, const Port& b) const {
+    return std::all_of(ports_of_reader_.begin(), ports_of_reader_.end(),
+                       [&](const std::vector<Port>& ports) {
+                         return takes(ports, a) || takes(ports, b);
+                       });
+  }
+
+  static bool takes(const std::vector<Port>& ports, const Port& port) {
+    return std::binary_search(ports.begin(), ports.end(), port);
+  }
+
+  // One reader can take the value as produced and another the copy. A copy that
+  // differs from a produced value along several mesh axes is left out: its
+  // readers share a copy that all can take.
+  [[nodiscard]] bool can_mix(const Port& produced, const Port& layout) const {
+    if (produced == layout || !all_take(produced, layout)) return false;
+    if (c_.value->producer.valid() && axes_that_differ(produced, layout) > 1) {
+      return false;
+    }
+    for (std::size_t i = 0; i < ports_of_reader_.size(); ++i) {
+      if (!takes(ports_of_reader_[i], produced)) continue;
+      for (std::size_t j = 0; j < ports_of_reader_.size(); ++j) {
+        const bool only_original =
+            c_.is_output && j + 1 == ports_of_reader_.size();
+        if (i != j && !only_original && takes(ports_of_reader_[j], layout)) {
+          return true;
+        }
+      }
+    }
+    return false;
+  }
+
+  void add_mixed(const ProducerSide& side, const Port& layout) {
+    const PortConversion& conversion =
+        convert_port(*c_.model, c_.id, side.port, layout);
+    if (!conversion.possible) return;
+    ValueChoice choice;
+    choice.mixed = true;
+    choice.layout = layout;
+    choice.produced = side.port;
+    choice.produced_recompute = side.recompute;
+    choice.produced_saves = side.saves;
+    choice.passage.copies = !conversion.forward_identity();
+    choice.passage.converts_gradient = !conversion.backward_identity();
+    choice.passage.forward_temporary = conversion.forward_temporary;
+    choice.passage.backward_temporary = conversion.backward_temporary;
+    for (const bool again : fates(c_.converted.home_region)) {
+      if (!c_.crosses() && again != side.recompute) continue;
+      choice.passage.recompute = again;
+      const bool twice = choice.passage.copies && again &&
+                         runs_again(*c_.model, c_.convert_slot);
+      add_mixed_needs(choice, conversion.forward_time.value * (twice ? 2 : 1) +
+                                  conversion.backward_time.value);
+    }
+  }
+
+  // Converting inside a recomputed region reads the original there, as any
+  // reader would.
+  void add_mixed_needs(ValueChoice choice, std::int64_t cost) {
+    const bool held = c_.crosses() && choice.passage.recompute;
+    for (const Need& need : needs_allowed(c_.produced, !c_.owns_bytes)) {
+      if (held && need.external < 2 && c_.owns_bytes) continue;
+      choice.produced_need = need;
+      for (const Need& later :
+           needs_allowed(c_.converted, !choice.passage.copies)) {
+        choice.need = later;
+        push(choice, cost);
+      }
+    }
+  }
+
+  const ValueContext& c_;
+  std::vector<ProducerSide> sides_;
+  std::vector<std::vector<Port>> ports_of_reader_;  // sorted each
+  std::vector<Port> layouts_;                       // sorted
+};
+
+void add_needs(const Life& life, bool fixed, Signature& key) {
+  for (const Need& need : needs_allowed(life, fixed)) {
+    key.push_back(need.external * 2 + bit(need.internal));
+  }
+  key.push_back(-1);
+}
+
+}  // namespace
+
+// Everything the writer looks at.
+Signature ValueTemplates::key_of(const ValueContext& c) {
+  const Model& model = *c.model;
+  const bool again = c.convert_slot >= 0 && runs_again(model, c.convert_slot);
+  Signature key = {model.price_class[c.id.index()],
+                   bit(c.crosses()),
+                   bit(c.is_output),
+                   bit(c.is_loss),
+                   bit(c.owns_bytes),
+                   bit(again),
+                   bit(c.produced.home_region >= 0),
+                   bit(c.converted.home_region >= 0)};
+  add_needs(c.produced, !c.owns_bytes, key);
+  add_needs(c.produced, true, key);
+  add_needs(c.converted, false, key);
+  if (c.value->producer.valid()) {
+    Signature list = {model.class_of_op[c.value->producer.index()]};
+    for (const OpChoice& choice :
+         problem_.op_choices[c.value->producer.index()]) {
+      list.push_back(choice.priced * 2 + bit(choice.recompute));
+    }
+    const auto [entry, fresh] = op_choices_.try_emplace(
+        std::move(list), static_cast<std::int32_t>(op_choices_.size()));
+    key.push_back(entry->second);
+    key.push_back(c.value->result_index);
+  }
+  for (const Reader& reader : model.readers[c.id.index()]) {
+    key.push_back(-2 - model.class_of_op[reader.op.index()]);
+    key.insert(key.end(), reader.operands.begin(), reader.operands.end());
+  }
+  return key;
+}
+
+const ValueTemplate& ValueTemplates::find(const ValueContext& c) {
+  const auto [entry, fresh] = known_.try_emplace(key_of(c));
+  if (!fresh) return entry->second;
+  ChoiceWriter writer(c, producer_sides(c, problem_));
+  writer.add_all();
+  if (c.value->producer.valid()) {
+    writer.add_producer_edge(problem_.op_choices[c.value->producer.index()],
+                             tables_);
+  }
+  entry->second = std::move(writer.out);
+  return entry->second;
+}
+
+}  // namespace shardwright::planner
