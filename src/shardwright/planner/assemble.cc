@@ -69,9 +69,9 @@ class Assembler {
     return model_.class_of(op)
         .set.strategies[static_cast<std::size_t>(priced(op).index)];
   }
-  [[nodiscard]] const ValueChoice& value_choice(ValueId id) const {
-    return chosen(problem_.value_choices[id.index()],
-                  problem_.node_of_value[id.index()]);
+  [[nodiscard]] const ValueChoice& copy_choice(std::int32_t copy) const {
+    return chosen(problem_.copy_choices[static_cast<std::size_t>(copy)],
+                  problem_.node_of_copy[static_cast<std::size_t>(copy)]);
   }
   [[nodiscard]] std::string spec_text(const Port& port,
                                       const ir::Value& value) const {
@@ -171,7 +171,8 @@ class Assembler {
 
   // Which copy a reader takes: the produced one where that is enough.
   [[nodiscard]] bool takes_produced(ValueId id, const Reader& reader) const {
-    const ValueChoice& value = value_choice(id);
+    const ValueChoice& value =
+        copy_choice(model_.timeline.copy_of(id, reader.op));
     if (!value.mixed) return value.layout == produced_port(id);
     const Port& port =
         strategy_of(reader.op)
@@ -187,18 +188,18 @@ class Assembler {
 
   void add_conversion(const Slot& slot) {
     const ValueId id = slot.value;
-    if (problem_.node_of_value[id.index()] < 0) return;
     const Port produced = produced_port(id);
-    const Port& layout = value_choice(id).layout;
+    const Port& layout = copy_choice(slot.copy).layout;
     if (layout == produced) return;
-    const std::vector<Reader>& readers = model_.readers[id.index()];
+    const std::vector<Reader> readers = readers_of(
+        model_, model_.timeline.copies[static_cast<std::size_t>(slot.copy)]);
     const bool used =
         id == graph_.loss ||
         std::any_of(readers.begin(), readers.end(), [&](const Reader& reader) {
           return !takes_produced(id, reader);
         });
     if (!used) return;
-    copy_buffer_[id.value] = convert(id, produced, layout, slot.region, false);
+    copy_buffer_[slot.copy] = convert(id, produced, layout, slot.region, false);
   }
 
   [[nodiscard]] std::string buffer_for(OpId op, std::int32_t operand) const {
@@ -212,7 +213,7 @@ class Assembler {
         std::find_if(readers.begin(), readers.end(),
                      [&](const Reader& r) { return r.op == op; });
     if (takes_produced(id, *reader)) return graph_.value(id).name;
-    return copy_buffer_.at(id.value);
+    return copy_buffer_.at(model_.timeline.copy_of(id, op));
   }
 
   void add_op(const Slot& slot) {
@@ -258,7 +259,9 @@ class Assembler {
 
   void add_outputs() {
     const auto buffer = [&](ValueId id) {
-      const auto copy = copy_buffer_.find(id.value);
+      const auto& copies = model_.timeline.copies_of_value[id.index()];
+      const auto copy =
+          copies.empty() ? copy_buffer_.end() : copy_buffer_.find(copies[0]);
       return id == graph_.loss && copy != copy_buffer_.end()
                  ? copy->second
                  : graph_.value(id).name;
@@ -271,7 +274,8 @@ class Assembler {
         if (node >= 0) {
           port = chosen(problem_.parameter_choices[id.index()], node).storage;
         }
-      } else if (id != graph_.loss && problem_.node_of_value[id.index()] >= 0) {
+      } else if (id != graph_.loss &&
+                 !model_.timeline.copies_of_value[id.index()].empty()) {
         port = produced_port(id);
       }
       out_.outputs.push_back({value.name, buffer(id), spec_text(port, value)});

@@ -40,8 +40,12 @@ void add_reader(const Model& model, const Reader& reader, Life& life);
 
 // Every reader of `value`, and of the results that share its storage.
 void add_readers(const Model& model, ValueId value, Life& life) {
-  const std::int32_t convert = model.timeline.slot_of_conversion[value.index()];
-  if (convert >= 0) life.last_forward = std::max(life.last_forward, convert);
+  for (const std::int32_t copy :
+       model.timeline.copies_of_value[value.index()]) {
+    life.last_forward =
+        std::max(life.last_forward,
+                 model.timeline.copies[static_cast<std::size_t>(copy)].slot);
+  }
   if (is_output(model, value)) {
     life.last_forward =
         static_cast<std::int32_t>(model.timeline.slots.size()) - 1;
@@ -100,22 +104,35 @@ Life life_of_value(const Model& model, ValueId value) {
   return life;
 }
 
-Life life_of_copy(const Model& model, ValueId value) {
+Life life_of_copy(const Model& model, std::int32_t copy) {
+  const Copy& entry = model.timeline.copies[static_cast<std::size_t>(copy)];
   Life life;
-  life.home_slot = model.timeline.slot_of_conversion[value.index()];
-  if (life.home_slot < 0) return life;
+  life.home_slot = entry.slot;
   life.home_region = model.recomputable_region(
       model.timeline.slots[static_cast<std::size_t>(life.home_slot)].op);
   life.last_forward = life.home_slot;
   life.last_internal_slot = life.home_slot;
-  for (const Reader& reader : model.readers[value.index()]) {
+  for (const Reader& reader : readers_of(model, entry)) {
     add_reader(model, reader, life);
   }
-  if (is_output(model, value)) {
+  const bool alone =
+      model.timeline.copies_of_value[entry.value.index()].size() == 1;
+  if (alone && is_output(model, entry.value)) {
     life.last_forward =
         static_cast<std::int32_t>(model.timeline.slots.size()) - 1;
   }
   return life;
+}
+
+std::vector<Reader> readers_of(const Model& model, const Copy& copy) {
+  std::vector<Reader> out;
+  for (const Reader& reader : model.readers[copy.value.index()]) {
+    if (std::binary_search(copy.readers.begin(), copy.readers.end(),
+                           reader.op)) {
+      out.push_back(reader);
+    }
+  }
+  return out;
 }
 
 Life life_of_use(const Model& model, OpId reader, ValueId parameter) {

@@ -41,8 +41,9 @@ struct Life {
 
 // The life of a value as produced.
 Life life_of_value(const Model& model, ValueId value);
-// The life of its converted copy, made at the value's conversion slot.
-Life life_of_copy(const Model& model, ValueId value);
+// The life of a converted copy, made at its slot.
+Life life_of_copy(const Model& model, std::int32_t copy);
+std::vector<Reader> readers_of(const Model& model, const Copy& copy);
 // The life of a gathered parameter, made at its use slot.
 Life life_of_use(const Model& model, OpId reader, ValueId parameter);
 

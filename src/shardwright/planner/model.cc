@@ -10,12 +10,16 @@
 #include "shardwright/cost/kernel_time.h"
 #include "shardwright/mesh/device_mesh.h"
 #include "shardwright/planner/passes/price.h"
+#include "shardwright/planner/pins.h"
 #include "shardwright/rules/rule.h"
 
 namespace shardwright::planner {
 namespace {
 
 using sharding::Port;
+
+// A value of less than one part in so many of all values' bytes is small.
+constexpr std::int64_t kSmallShare = 256;
 
 std::string class_key(const ir::Graph& graph, const ir::Op& op) {
   std::string key = fmt::format("{}{}|{}", op.name, op.attrs.dump(), op.record);
@@ -188,6 +192,20 @@ void find_price_classes(const ir::Graph& graph, Model& model) {
   model.prices = std::make_shared<PriceCache>(known.size());
 }
 
+// A pin on the producer's placement has the last word.
+void find_whole_values(const ir::Graph& graph, Model& model) {
+  std::int64_t total = 0;
+  for (const ir::Value& value : graph.values) total += value.bytes();
+  for (std::size_t i = 0; i < graph.values.size(); ++i) {
+    const ir::Value& value = graph.values[i];
+    model.stays_whole.push_back(!value.requires_grad &&
+                                value.producer.valid() &&
+                                model.timeline.copies_of_value[i].size() > 1 &&
+                                value.bytes() <= total / kSmallShare &&
+                                !placement_pinned(model, value.producer));
+  }
+}
+
 // Effects run once: a region that mutates a buffer is never run again.
 // A region that saves nothing has nothing to recompute.
 void find_recomputable(const ir::Graph& graph, Model& model) {
@@ -229,6 +247,7 @@ Result<Model> make_model(const ir::Graph& graph, const mesh::DeviceMesh& mesh,
   model.regions = find_regions(graph);
   model.timeline = make_timeline(graph, model.regions);
   find_recomputable(graph, model);
+  find_whole_values(graph, model);
   model.converter = std::make_shared<sharding::Converter>(mesh);
   return model;
 }

@@ -91,6 +91,13 @@ Result<bool> placement_allowed(const Model& model, OpId op,
   return true;
 }
 
+bool placement_pinned(const Model& model, OpId op) {
+  const auto& pins = model.options.pins;
+  return std::any_of(pins.begin(), pins.end(), [&](const Pin& pin) {
+    return matches_op(pin, model.graph->op(op));
+  });
+}
+
 Result<bool> storage_allowed(const Model& model, const ir::Value& parameter,
                              const sharding::Port& storage) {
   for (const Pin& pin : model.options.pins) {

@@ -16,6 +16,9 @@ Result<std::vector<bool>> allowed_fates(const Model& model,
 Result<bool> placement_allowed(const Model& model, OpId op,
                                const strategy::Strategy& strategy);
 
+// True when a placement pin speaks of the op.
+bool placement_pinned(const Model& model, OpId op);
+
 // True unless a storage pin matches the parameter and asks for another spec.
 Result<bool> storage_allowed(const Model& model, const ir::Value& parameter,
                              const sharding::Port& storage);

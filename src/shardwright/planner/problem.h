@@ -4,7 +4,8 @@
 // Nodes:
 //  - op: strategy x (run once | run again); owns its internals and the core of
 //    its results (passes/value_life.h);
-//  - value: the layout its readers take and how long it is needed, or, where
+//  - copy of a value: the layout its readers take and how long it is needed,
+//  or, where
 //    readers differ, the layout as produced and one copy beside it; owns the
 //    rest of the bytes of both and of their gradients;
 //  - parameter: storage spec; owns parameter, gradient and optimizer state;
@@ -37,6 +38,7 @@ struct Passage {
   bool saves = false;  // no copy: the producer keeps its result anyway
   std::int64_t forward_temporary = 0, backward_temporary = 0;
   std::int64_t held = 0;  // bytes as produced, held by the copy's recompute
+  std::int64_t contribution = 0;  // a gradient until other copies' are added
   auto operator<=>(const Passage&) const = default;
 };
 
@@ -78,12 +80,12 @@ struct UseChoice {
 struct PlanningProblem {
   solver::ChoiceProblem choice;
   std::vector<std::int32_t> node_of_op;
-  std::vector<std::int32_t> node_of_value;      // activations, inputs, ...
+  std::vector<std::int32_t> node_of_copy;       // by Timeline::copies
   std::vector<std::int32_t> node_of_parameter;  // by value id
   std::map<std::pair<std::int32_t, std::int32_t>, std::int32_t> node_of_use;
 
   std::vector<std::vector<OpChoice>> op_choices;                // by op
-  std::vector<std::vector<ValueChoice>> value_choices;          // by value
+  std::vector<std::vector<ValueChoice>> copy_choices;           // by copy
   std::vector<std::vector<ParameterChoice>> parameter_choices;  // by value
   std::map<std::pair<std::int32_t, std::int32_t>, std::vector<UseChoice>>
       use_choices;

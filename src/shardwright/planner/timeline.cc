@@ -1,40 +1,87 @@
 #include "shardwright/planner/timeline.h"
 
+#include <algorithm>
 #include <set>
+
+#include "shardwright/base/check.h"
 
 namespace shardwright::planner {
 namespace {
 
+// More regions than this and each gets a copy of its own.
+constexpr std::size_t kMostRegionsOfACopy = 2;
+
+// Readers of every value, in order, each op once.
+std::vector<std::vector<OpId>> readers_of(const ir::Graph& graph) {
+  std::vector<std::vector<OpId>> out(graph.values.size());
+  for (std::size_t i = 0; i < graph.ops.size(); ++i) {
+    for (const ValueId id : graph.ops[i].operands) {
+      auto& list = out[id.index()];
+      if (list.empty() || list.back() != OpId(i)) list.push_back(OpId(i));
+    }
+  }
+  return out;
+}
+
+void add_copies(const ir::Graph& graph, Timeline& out) {
+  out.copies_of_value.resize(graph.values.size());
+  const auto readers = readers_of(graph);
+  const auto region_of = [&](OpId op) { return out.region_of_op[op.index()]; };
+  for (std::size_t v = 0; v < graph.values.size(); ++v) {
+    if (graph.values[v].kind == ir::ValueKind::kParameter) continue;
+    std::set<std::int32_t> regions;
+    for (const OpId op : readers[v]) regions.insert(region_of(op));
+    regions.erase(-1);
+    const bool apart = regions.size() > kMostRegionsOfACopy;
+    for (const OpId op : readers[v]) {
+      auto& list = out.copies_of_value[v];
+      const bool joins =
+          !list.empty() &&
+          (!apart || region_of(out.copies[static_cast<std::size_t>(list.back())]
+                                   .readers.back()) == region_of(op));
+      if (!joins) {
+        list.push_back(static_cast<std::int32_t>(out.copies.size()));
+        out.copies.push_back(Copy{ValueId(v), -1, {}});
+      }
+      out.copies[static_cast<std::size_t>(list.back())].readers.push_back(op);
+    }
+  }
+}
+
 void add_slots(const ir::Graph& graph, Timeline& out) {
-  std::vector<bool> converted(graph.values.size(), false);
-  out.slot_of_conversion.assign(graph.values.size(), -1);
   const auto push = [&](Slot slot) {
     out.slots.push_back(slot);
     return static_cast<std::int32_t>(out.slots.size() - 1);
   };
-  const auto convert = [&](ValueId id, OpId op, std::int32_t region) {
-    if (converted[id.index()]) return;
-    converted[id.index()] = true;
-    out.slot_of_conversion[id.index()] =
-        push(Slot{Slot::Kind::kConvert, op, id, region});
-  };
   for (std::size_t i = 0; i < graph.ops.size(); ++i) {
-    const ir::Op& op = graph.ops[i];
+    const OpId op(i);
     const std::int32_t region = out.region_of_op[i];
     std::set<std::int32_t> used;
-    for (const ValueId id : op.operands) {
+    for (const ValueId id : graph.ops[i].operands) {
       if (graph.value(id).kind != ir::ValueKind::kParameter) {
-        convert(id, OpId(i), region);
+        const std::int32_t copy = out.copy_of(id, op);
+        Copy& entry = out.copies[static_cast<std::size_t>(copy)];
+        if (entry.slot >= 0) continue;
+        entry.slot = push(Slot{Slot::Kind::kConvert, op, id, region, copy});
       } else if (used.insert(id.value).second) {
-        out.slot_of_use[{static_cast<std::int32_t>(i), id.value}] =
-            push(Slot{Slot::Kind::kUse, OpId(i), id, region});
+        out.slot_of_use[{op.value, id.value}] =
+            push(Slot{Slot::Kind::kUse, op, id, region, -1});
       }
     }
     out.slot_of_op.push_back(
-        push(Slot{Slot::Kind::kOp, OpId(i), ValueId(), region}));
+        push(Slot{Slot::Kind::kOp, op, ValueId(), region, -1}));
   }
-  for (const ValueId id : graph.outputs) convert(id, OpId(), -1);
-  convert(graph.loss, OpId(), -1);
+  const auto put_out = [&](ValueId id) {
+    if (!out.copies_of_value[id.index()].empty()) return;
+    if (graph.value(id).kind == ir::ValueKind::kParameter) return;
+    const auto copy = static_cast<std::int32_t>(out.copies.size());
+    out.copies_of_value[id.index()].push_back(copy);
+    out.copies.push_back(Copy{id, -1, {}});
+    out.copies.back().slot =
+        push(Slot{Slot::Kind::kConvert, OpId(), id, -1, copy});
+  };
+  for (const ValueId id : graph.outputs) put_out(id);
+  put_out(graph.loss);
 }
 
 void add_positions(std::size_t num_regions, std::size_t num_parameters,
@@ -73,6 +120,17 @@ void add_positions(std::size_t num_regions, std::size_t num_parameters,
 
 }  // namespace
 
+std::int32_t Timeline::copy_of(ValueId value, OpId op) const {
+  const std::vector<std::int32_t>& list = copies_of_value[value.index()];
+  const auto found =
+      std::find_if(list.begin(), list.end(), [&](std::int32_t copy) {
+        const auto& ops = copies[static_cast<std::size_t>(copy)].readers;
+        return std::binary_search(ops.begin(), ops.end(), op);
+      });
+  SW_CHECK(found != list.end(), "a reader without a copy");
+  return *found;
+}
+
 Timeline make_timeline(const ir::Graph& graph,
                        const std::vector<RegionRange>& regions) {
   Timeline out;
@@ -87,6 +145,7 @@ Timeline make_timeline(const ir::Graph& graph,
   for (const ir::Value& value : graph.values) {
     if (value.kind == ir::ValueKind::kParameter) ++num_parameters;
   }
+  add_copies(graph, out);
   add_slots(graph, out);
   add_positions(regions.size(), num_parameters, out);
   return out;

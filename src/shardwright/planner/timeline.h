@@ -1,11 +1,13 @@
 // Timeline: the linear order of steps and the positions of the time axis.
 //
-// Slots, in order, for op j: one per parameter operand (its use), one per value
-// first read by j (its conversion), then the op. Positions: forward 0..n-1;
-// then, from the last stretch of slots to the first, the stretch's recompute
-// positions (forward order, only for regions) and its backward positions
-// (reversed); then one position per parameter for the optimizer. Lives are
-// closed. (DESIGN: "time axis".)
+// Slots, in order, for op j: one per parameter operand (its use), one per copy
+// whose first reader is j (its conversion), then the op. A value has one copy,
+// read by all its readers; a value read in more than two regions has one per
+// region, so that far-apart blocks do not depend on each other's layouts.
+// Positions: forward 0..n-1; then, from the last stretch of slots to the first,
+// the stretch's recompute positions (forward order, only for regions) and its
+// backward positions (reversed); then one position per parameter for the
+// optimizer. Lives are closed. (DESIGN: "time axis".)
 #pragma once
 
 #include <cstdint>
@@ -24,12 +26,22 @@ struct Slot {
   OpId op;        // the op; reader of a use; invalid: graph output
   ValueId value;  // kUse, kConvert
   std::int32_t region = -1;
+  std::int32_t copy = -1;  // kConvert: into Timeline::copies
+};
+
+// What one group of readers of a value takes, converted at most once.
+struct Copy {
+  ValueId value;
+  std::int32_t slot = -1;
+  std::vector<OpId> readers;  // in order; none: put out only
 };
 
 struct Timeline {
   std::vector<Slot> slots;
   std::vector<std::int32_t> slot_of_op;
-  std::vector<std::int32_t> slot_of_conversion;  // per value, -1: never read
+  std::vector<Copy> copies;
+  // Per value, in order; none: never read and never put out.
+  std::vector<std::vector<std::int32_t>> copies_of_value;
   std::map<std::pair<std::int32_t, std::int32_t>, std::int32_t>
       slot_of_use;  // (op, parameter value) -> slot
   std::vector<std::int32_t> region_of_op;
@@ -44,6 +56,8 @@ struct Timeline {
   [[nodiscard]] std::int32_t forward_of(OpId op) const {
     return slot_of_op[op.index()];
   }
+  // The copy that `op` reads of a value it reads.
+  [[nodiscard]] std::int32_t copy_of(ValueId value, OpId op) const;
   [[nodiscard]] std::int32_t backward_of(OpId op) const {
     return backward[static_cast<std::size_t>(slot_of_op[op.index()])];
   }

@@ -20,6 +20,12 @@
 // are walked depth first, and the list of signatures that are still finite is
 // carried along and shortened at each level.
 //
+// Equal parts. The blocks of a deep model give buckets that do the same: equal
+// in shape, in the tables they read and in the costs of their signatures. A
+// sweep fills one table for all of them, and the order of elimination joins
+// neighbours pairwise rather than one after the other, so that what remains of
+// equal blocks is equal again. No structure is assumed: buckets are compared.
+//
 // Nothing is remembered for the way back: once the neighbours' choices are
 // known, the best signature is found by looking at all of them once, which
 // costs less than one cell of the table.
@@ -34,9 +40,11 @@
 #include "shardwright/solver/elimination.h"
 
 #include <algorithm>
+#include <cmath>
 #include <limits>
 #include <map>
 #include <set>
+#include <tuple>
 
 #include "shardwright/base/check.h"
 
@@ -119,14 +127,49 @@ constexpr double kHuge = 1e30;
 
 }  // namespace
 
+// Numbers buckets by what they do, and edge tables by their cells.
+struct Elimination::Kinds {
+  std::map<std::vector<std::int64_t>, std::int32_t> buckets, tables;
+
+  static std::int32_t number(
+      std::map<std::vector<std::int64_t>, std::int32_t>* known,
+      std::vector<std::int64_t> key) {
+    const auto next = static_cast<std::int32_t>(known->size());
+    return known->try_emplace(std::move(key), next).first->second;
+  }
+
+  std::int32_t of(const Bucket& bucket) {
+    std::vector<std::int64_t> key = {bucket.num_signatures,
+                                     bucket.with_cost ? 1 : 0};
+    for (const Dim& dim : bucket.dims) key.push_back(dim.num_classes);
+    for (const Input& input : bucket.inputs) {
+      key.push_back(-1);
+      key.push_back(input.level);
+      key.insert(key.end(), input.of_signature.begin(),
+                 input.of_signature.end());
+      for (const Side& side : input.sides) {
+        key.push_back(-1);
+        key.push_back(side.dim);
+        key.insert(key.end(), side.offset.begin(), side.offset.end());
+      }
+    }
+    return number(&buckets, std::move(key));
+  }
+};
+
 struct Elimination::Planner {
   Elimination& out;
+  Kinds kinds;
   std::int64_t table_cells;
   std::vector<Factor> factors;
   std::vector<std::vector<std::int32_t>> factors_of;  // per node, alive ones
   std::vector<bool> alive;
-  std::set<std::pair<double, std::int32_t>> queue;  // (score, node)
+  // Cheap nodes first; of about equally dear ones those with fewer rounds of
+  // elimination behind their factors, which keeps equal blocks equal.
+  using Place = std::tuple<int, std::int32_t, double, std::int32_t>;
+  std::set<Place> queue;
   std::vector<double> score;
+  std::vector<std::int32_t> rounds;
 
   void add_factor(Factor factor) {
     const auto id = static_cast<std::int32_t>(factors.size());
@@ -146,15 +189,17 @@ struct Elimination::Planner {
     std::map<const EdgeTable*, std::int32_t> known;
     for (const Edge& edge : problem.edges) {
       const EdgeTable& table = *edge.table;
-      const auto [found, is_new] = known.try_emplace(
-          &table, static_cast<std::int32_t>(out.tables_.size()));
+      const auto [found, is_new] = known.try_emplace(&table, -1);
       if (is_new) {
         std::vector<std::int64_t> scaled;
         scaled.reserve(table.cost.size());
         for (const std::int64_t cost : table.cost) {
           scaled.push_back(cost >= kInfinite ? kInfinite : cost * scale);
         }
-        out.tables_.push_back(std::move(scaled));
+        found->second = Kinds::number(&kinds.tables, scaled);
+        if (found->second == static_cast<std::int32_t>(out.tables_.size())) {
+          out.tables_.push_back(std::move(scaled));
+        }
       }
       Factor factor;
       factor.table = found->second;
@@ -196,10 +241,18 @@ struct Elimination::Planner {
     return work;
   }
 
-  void rescore(std::int32_t node) {
-    queue.erase({score[node], node});
+  Place place_of(std::int32_t node) const {
+    constexpr double kAboutEqual = 3;  // powers of two
+    const double magnitude = std::log2(std::max(score[node], 1.0));
+    return {static_cast<int>(magnitude / kAboutEqual), rounds[node],
+            score[node], node};
+  }
+
+  void rescore(std::int32_t node, std::int32_t round) {
+    queue.erase(place_of(node));
     score[node] = estimate(node);
-    queue.insert({score[node], node});
+    rounds[node] = std::max(rounds[node], round);
+    queue.insert(place_of(node));
   }
 
   // Cells of the result when these factors are joined in one bucket.
@@ -324,8 +377,9 @@ struct Elimination::Planner {
     bucket.table = static_cast<std::int32_t>(out.tables_.size());
     bucket.context = static_cast<std::int64_t>(out.context_.size());
     out.context_.resize(out.context_.size() + bucket.dims.size());
+    bucket.kind = kinds.of(bucket);
     out.num_cells_ += bucket.num_cells;
-    out.tables_.emplace_back(bucket.num_cells);
+    out.tables_.emplace_back();
     if (!bucket.dims.empty()) {
       Factor message;
       message.table = bucket.table;
@@ -340,7 +394,7 @@ struct Elimination::Planner {
   }
 
   void eliminate(std::int32_t node) {
-    queue.erase({score[node], node});
+    queue.erase(place_of(node));
     const auto groups = groups_of(node);
     if (groups.size() > 1) out.exact_ = false;
     std::set<std::int32_t> touched;
@@ -354,24 +408,25 @@ struct Elimination::Planner {
     }
     for (const std::int32_t id : ids) factors[id] = Factor{};  // memory
     touched.erase(node);
-    for (const std::int32_t other : touched) rescore(other);
+    for (const std::int32_t other : touched) rescore(other, rounds[node] + 1);
   }
 
   void run() {
     const std::int32_t count = out.index_.num_nodes();
     score.assign(count, 0);
+    rounds.assign(count, 0);
     for (std::int32_t i = 0; i < count; ++i) {
       score[i] = estimate(i);
-      queue.insert({score[i], i});
+      queue.insert(place_of(i));
     }
-    while (!queue.empty()) eliminate(queue.begin()->second);
+    while (!queue.empty()) eliminate(std::get<3>(*queue.begin()));
   }
 };
 
 Elimination::Elimination(const ChoiceProblem& problem, std::int64_t edge_scale,
                          std::int64_t table_cells)
     : index_(problem) {
-  Planner planner{*this, table_cells, {}, {}, {}, {}, {}};
+  Planner planner{*this, {}, table_cells, {}, {}, {}, {}, {}, {}};
   planner.factors_of.resize(problem.nodes.size());
   planner.add_edges(problem, edge_scale);
   planner.run();
@@ -381,6 +436,10 @@ Elimination::Elimination(const ChoiceProblem& problem, std::int64_t edge_scale,
   }
   signature_cost_.resize(most);
   signature_choice_.resize(most);
+  for (std::size_t t = 0; t < tables_.size(); ++t) {
+    content_.push_back(static_cast<std::int32_t>(t));
+  }
+  done_cost_.resize(buckets_.size());
 }
 
 void Elimination::signature_costs(const Bucket& bucket,
@@ -398,18 +457,61 @@ void Elimination::signature_costs(const Bucket& bucket,
   }
 }
 
+std::uint64_t Elimination::hash_of(const Bucket& bucket) const {
+  std::uint64_t hash = static_cast<std::uint64_t>(bucket.kind) + 1;
+  const auto mix = [&](std::uint64_t value) {
+    hash = (hash ^ value) * 0x9e3779b97f4a7c15ULL;
+    hash ^= hash >> 29;
+  };
+  for (const Input& input : bucket.inputs) {
+    mix(static_cast<std::uint64_t>(content_[input.table]));
+  }
+  for (std::int32_t s = 0; s < bucket.num_signatures; ++s) {
+    mix(static_cast<std::uint64_t>(signature_cost_[s]));
+  }
+  return hash;
+}
+
+bool Elimination::same_work(const Bucket& bucket, std::int32_t done) const {
+  const Bucket& other = buckets_[done];
+  if (bucket.kind != other.kind) return false;
+  for (std::size_t i = 0; i < bucket.inputs.size(); ++i) {
+    if (content_[bucket.inputs[i].table] != content_[other.inputs[i].table]) {
+      return false;
+    }
+  }
+  return std::equal(done_cost_[done].begin(), done_cost_[done].end(),
+                    signature_cost_.begin());
+}
+
+std::int32_t Elimination::find_same(std::int32_t id) {
+  const Bucket& bucket = buckets_[id];
+  const std::uint64_t hash = hash_of(bucket);
+  const auto [first, last] = done_.equal_range(hash);
+  for (auto it = first; it != last; ++it) {
+    if (same_work(bucket, it->second)) return it->second;
+  }
+  done_.emplace(hash, id);
+  done_cost_[id].assign(signature_cost_.begin(),
+                        signature_cost_.begin() + bucket.num_signatures);
+  return -1;
+}
+
 // One walk over the cells of a bucket. Level d fixes the class of dim d; the
 // list at level d holds the signatures that are finite so far.
 struct Elimination::Sweep {
-  const std::vector<std::vector<std::int64_t>>& tables;
+  const Elimination& owner;
   const Bucket& bucket;
   std::vector<std::vector<Entry>>& list;
   std::vector<std::int64_t>& base;  // per input: offset of the fixed classes
   std::int64_t work = 0;
 
-  Sweep(const std::vector<std::vector<std::int64_t>>& all, const Bucket& of,
-        const std::vector<std::int64_t>& signature_cost, Scratch* scratch)
-      : tables(all), bucket(of), list(scratch->list), base(scratch->base) {
+  Sweep(Elimination& all, const Bucket& of)
+      : owner(all),
+        bucket(of),
+        list(all.scratch_.list),
+        base(all.scratch_.base) {
+    const std::vector<std::int64_t>& signature_cost = all.signature_cost_;
     if (list.size() < of.dims.size() + 2) list.resize(of.dims.size() + 2);
     base.assign(of.inputs.size(), 0);
     list[0].clear();
@@ -423,14 +525,14 @@ struct Elimination::Sweep {
 
   // Adds one input to the entries of `from`, keeps the finite ones in `to`
   // (which may be the same list).
-  void add_input(std::int32_t i, const std::vector<Entry>& from,
+  void add_input(std::int32_t i, const std::vector<Entry>& before,
                  std::vector<Entry>* to) const {
     const Input& input = bucket.inputs[i];
-    const std::int64_t* table = tables[input.table].data() + base[i];
+    const std::int64_t* table = owner.table(input.table).data() + base[i];
     const std::int64_t* offset = input.of_signature.data();
-    const std::size_t count = from.size();
+    const std::size_t count = before.size();
     if (to->size() < count) to->resize(count);
-    const Entry* source = from.data();
+    const Entry* source = before.data();
     Entry* next = to->data();
     for (std::size_t n = 0; n < count; ++n) {
       const Entry entry = source[n];
@@ -464,7 +566,8 @@ struct Elimination::Sweep {
     std::int64_t best = kInfinite;
     if (inputs.size() == 1) {
       const Input& input = bucket.inputs[inputs[0]];
-      const std::int64_t* table = tables[input.table].data() + base[inputs[0]];
+      const std::int64_t* table =
+          owner.table(input.table).data() + base[inputs[0]];
       const std::int64_t* offset = input.of_signature.data();
       for (const Entry& entry : list[level]) {
         best = std::min(best, entry.value + table[offset[entry.signature]]);
@@ -474,8 +577,8 @@ struct Elimination::Sweep {
         std::int64_t value = entry.value;
         for (const std::int32_t i : inputs) {
           const Input& input = bucket.inputs[i];
-          value += tables[input.table]
-                         [base[i] + input.of_signature[entry.signature]];
+          value += owner.table(
+              input.table)[base[i] + input.of_signature[entry.signature]];
           if (value >= kForbidden) break;
         }
         best = std::min(best, value);
@@ -522,11 +625,23 @@ std::int64_t Elimination::minimise(std::span<const std::int64_t> node_cost,
                                    std::vector<std::int32_t>* choice,
                                    Budget* budget) {
   std::int64_t total = 0;
-  for (const Bucket& bucket : buckets_) {
+  done_.clear();
+  num_filled_ = 0;
+  for (std::size_t id = 0; id < buckets_.size(); ++id) {
+    const Bucket& bucket = buckets_[id];
     signature_costs(bucket, node_cost);
+    const std::int32_t same = find_same(static_cast<std::int32_t>(id));
+    if (same >= 0) {
+      content_[bucket.table] = content_[buckets_[same].table];
+      budget->charge(static_cast<std::int64_t>(bucket.signature_of.size()));
+      if (bucket.dims.empty()) total += table(bucket.table)[0];
+      continue;
+    }
+    ++num_filled_;
+    content_[bucket.table] = bucket.table;
     std::vector<std::int64_t>& result = tables_[bucket.table];
-    std::fill(result.begin(), result.end(), kInfinite);
-    Sweep sweep(tables_, bucket, signature_cost_, &scratch_);
+    result.assign(bucket.num_cells, kInfinite);
+    Sweep sweep(*this, bucket);
     const std::size_t depth = bucket.dims.size();
     sweep.walk<true>([&](std::int64_t cell) {
       if (depth > 0) {
@@ -575,7 +690,7 @@ bool Elimination::decode(std::span<const std::int64_t> node_cost,
       std::int64_t value = signature_cost_[s];
       for (std::size_t i = 0; i < base.size() && value < kForbidden; ++i) {
         const Input& input = bucket->inputs[i];
-        value += tables_[input.table][base[i] + input.of_signature[s]];
+        value += table(input.table)[base[i] + input.of_signature[s]];
       }
       if (value >= kForbidden || value >= best) continue;
       best = value;
@@ -603,7 +718,7 @@ bool Elimination::marginals(std::span<const std::int64_t> node_cost,
   std::vector<std::vector<std::int64_t>> outside(buckets_.size());
   std::int64_t constants = 0;
   for (const Bucket& bucket : buckets_) {
-    if (bucket.dims.empty()) constants += tables_[bucket.table][0];
+    if (bucket.dims.empty()) constants += table(bucket.table)[0];
   }
   std::vector<std::int64_t> best;
   for (auto id = static_cast<std::int32_t>(buckets_.size()) - 1; id >= 0;
@@ -614,11 +729,11 @@ bool Elimination::marginals(std::span<const std::int64_t> node_cost,
       outside[input.source].assign(buckets_[input.source].num_cells, kInfinite);
     }
     if (bucket.dims.empty()) {
-      outside[id].assign(1, constants - tables_[bucket.table][0]);
+      outside[id].assign(1, constants - table(bucket.table)[0]);
     }
     signature_costs(bucket, node_cost);
     best.assign(bucket.num_signatures, kInfinite);
-    Sweep sweep(tables_, bucket, signature_cost_, &scratch_);
+    Sweep sweep(*this, bucket);
     const std::size_t depth = bucket.dims.size();
     sweep.walk<false>([&](std::int64_t cell) {
       const std::int64_t rest = outside[id][cell];
@@ -632,7 +747,7 @@ bool Elimination::marginals(std::span<const std::int64_t> node_cost,
           const std::int64_t at =
               sweep.base[i] + input.of_signature[entry.signature];
           std::int64_t& slot = outside[input.source][at];
-          slot = std::min(slot, value - tables_[input.table][at]);
+          slot = std::min(slot, value - table(input.table)[at]);
         }
       }
     });

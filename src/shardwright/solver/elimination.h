@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <span>
+#include <unordered_map>
 #include <vector>
 
 #include "shardwright/solver/budget.h"
@@ -39,6 +40,8 @@ class Elimination {
   // False: some node's tables were split, minimise() is only a lower bound and
   // its choice may use infinite edges.
   bool exact() const { return exact_; }
+  // Tables filled by the last minimise(); equal parts share them.
+  std::int64_t num_filled() const { return num_filled_; }
   std::int64_t num_cells() const { return num_cells_; }
 
   // The least total for the given cost per flat choice (>= kForbidden: not
@@ -82,6 +85,7 @@ class Elimination {
     std::vector<Input> inputs;
     std::vector<std::vector<std::int32_t>> inputs_at;  // [level + 1]
     std::int64_t context = 0;  // first entry in context_
+    std::int32_t kind = 0;     // equal kinds do the same with equal inputs
   };
   struct Entry {  // a signature that is finite so far, and its cost
     std::int32_t signature = 0;
@@ -92,11 +96,19 @@ class Elimination {
     std::vector<std::int64_t> base;
   };
   struct Factor;
+  struct Kinds;
   struct Planner;
   struct Sweep;
 
   void signature_costs(const Bucket& bucket,
                        std::span<const std::int64_t> node_cost);
+  std::uint64_t hash_of(const Bucket& bucket) const;
+  bool same_work(const Bucket& bucket, std::int32_t done) const;
+  // A bucket of this sweep that does the same, -1: none. Else remembers it.
+  std::int32_t find_same(std::int32_t id);
+  const std::vector<std::int64_t>& table(std::int32_t id) const {
+    return tables_[content_[id]];
+  }
   bool decode(std::span<const std::int64_t> node_cost,
               std::vector<std::int32_t>* choice);
 
@@ -105,6 +117,11 @@ class Elimination {
   std::int64_t num_cells_ = 0;
   std::vector<Bucket> buckets_;  // in elimination order
   std::vector<std::vector<std::int64_t>> tables_;
+  std::vector<std::int32_t> content_;  // per table: the one with its cells
+  // Work done in this sweep: signature costs per bucket, buckets by hash.
+  std::vector<std::vector<std::int64_t>> done_cost_;
+  std::unordered_multimap<std::uint64_t, std::int32_t> done_;
+  std::int64_t num_filled_ = 0;
   Scratch scratch_;
   std::vector<std::int64_t> signature_cost_;
   std::vector<std::int32_t> signature_choice_;

@@ -29,6 +29,21 @@ void add_results(const std::vector<ValueContext>& results,
   }
 }
 
+// Small values that many regions read (masks, position tables) stay whole: each
+// region then takes its part without communication, and does not depend on what
+// the others take.
+bool keeps_whole(const Model& model, OpId op,
+                 const strategy::Strategy& strategy) {
+  const ir::Op& entry = model.graph->op(op);
+  for (std::size_t r = 0; r < entry.results.size(); ++r) {
+    if (model.stays_whole[entry.results[r].index()] &&
+        strategy.results[r] != replicated(model)) {
+      return false;
+    }
+  }
+  return true;
+}
+
 solver::Choice choice_of(const Model& model, OpId op,
                          const PricedStrategy& priced, bool recompute) {
   const Timeline& timeline = model.timeline;
@@ -68,7 +83,7 @@ Result<bool> add_op_nodes(const Model& model, PlanningProblem& problem) {
     node.name = graph.ops[i].key;
     std::vector<ValueContext> results;
     for (const ValueId id : graph.ops[i].results) {
-      results.push_back(context_of(model, id));
+      results.push_back(context_of_result(model, id));
     }
     for (std::size_t p = 0; p < op_class.priced.size(); ++p) {
       const PricedStrategy& priced = op_class.priced[p];
@@ -76,7 +91,7 @@ Result<bool> add_op_nodes(const Model& model, PlanningProblem& problem) {
           op_class.set.strategies[static_cast<std::size_t>(priced.index)];
       SW_ASSIGN_OR_RETURN(const bool allowed,
                           placement_allowed(model, op, choice));
-      if (!allowed) continue;
+      if (!allowed || !keeps_whole(model, op, choice)) continue;
       for (const bool recompute : fates) {
         node.choices.push_back(choice_of(model, op, priced, recompute));
         add_results(results, choice, priced.footprint, recompute,

@@ -11,7 +11,7 @@ using sharding::Port;
 // A value read by one view only is converted behind the view, where the same
 // bytes move, unless the view cannot take it as it is.
 bool view_takes(const ValueContext& c, const Port& produced) {
-  const auto& readers = c.model->readers[c.id.index()];
+  const auto& readers = c.readers;
   if (readers.size() != 1 || c.is_loss || c.is_output) return false;
   const Reader& reader = readers.front();
   const OpClass& op_class = c.model->class_of(reader.op);
@@ -27,11 +27,16 @@ bool view_takes(const ValueContext& c, const Port& produced) {
 // though only the conversion inside it reads them.
 std::int64_t held_bytes(const ValueContext& c, const ProducerSide& side) {
   const bool kept_anyway = side.saves && !side.recompute;
-  if (!c.owns_bytes || kept_anyway) return 0;
+  if (!c.owns_bytes || c.several || kept_anyway) return 0;
   return port_bytes(*c.model, c.id, side.port);
 }
 
 }  // namespace
+
+std::int64_t contribution_of(const ValueContext& c, const ProducerSide& side) {
+  if (!c.several || !c.has_gradient) return 0;
+  return gradient_bytes(*c.model, c.id, side.port);
+}
 
 ProducerSide side_of(const ValueContext& c, const OpChoice& choice) {
   const OpClass& producer = c.model->class_of(c.value->producer);
@@ -75,6 +80,8 @@ std::optional<PricedPassage> passage_of(const ValueContext& c,
   passage.copies = !conversion.forward_identity();
   passage.converts_gradient = !conversion.backward_identity();
   passage.backward_temporary = conversion.backward_temporary;
+  if (passage.converts_gradient)
+    passage.contribution = contribution_of(c, side);
   out.cost = conversion.backward_time.value;
   if (!passage.copies) {
     if (copy_recompute) return {};  // there is no copy

@@ -31,6 +31,9 @@ ProducerSide side_of(const ValueContext& c, const OpChoice& choice);
 const std::vector<sharding::Port>& reader_ports(const Model& model,
                                                 const Reader& reader);
 
+// Bytes of a converted gradient until it is added to that of other copies.
+std::int64_t contribution_of(const ValueContext& c, const ProducerSide& side);
+
 struct PricedPassage {
   Passage passage;
   std::int64_t cost = 0;  // of the conversions, picoseconds

@@ -19,7 +19,7 @@ class ReaderEdges {
   ReaderEdges(const Model& model, EdgeTables& tables, PlanningProblem& problem)
       : model_(model), tables_(tables), problem_(problem) {}
 
-  void add_value(ValueId id);
+  void add_copy(std::int32_t copy);
   void add_parameter(ValueId id);
   void add_region_links();
 
@@ -46,12 +46,13 @@ class ReaderEdges {
 // A reader takes the value's layout (or, where readers mix, the value as
 // produced), and what it needs of that storage is allowed for. Fates agree
 // within a region.
-void ReaderEdges::add_value(ValueId id) {
-  const std::size_t value = id.index();
-  const std::int32_t home = life_of_value(model_, id).home_region;
-  const std::int32_t copy_home = life_of_copy(model_, id).home_region;
+void ReaderEdges::add_copy(std::int32_t copy) {
+  const auto index = static_cast<std::size_t>(copy);
+  const Copy& entry = model_.timeline.copies[index];
+  const std::int32_t home = life_of_value(model_, entry.value).home_region;
+  const std::int32_t copy_home = life_of_copy(model_, copy).home_region;
   const Classes columns =
-      classify(problem_.value_choices[value], [&](const ValueChoice& c) {
+      classify(problem_.copy_choices[index], [&](const ValueChoice& c) {
         return Signature{tables_.ports.of(c.layout),
                          bit(c.passage.copies),
                          bit(c.passage.recompute),
@@ -62,23 +63,23 @@ void ReaderEdges::add_value(ValueId id) {
                          bit(c.produced_need.internal),
                          c.produced_need.external};
       });
-  for (const Reader& reader : model_.readers[value]) {
+  for (const Reader& reader : readers_of(model_, entry)) {
     const ReaderNeeds of_original(model_, reader, home);
     const ReaderNeeds of_copy(model_, reader, copy_home);
     const Classes rows = classify(
         problem_.op_choices[reader.op.index()], [&](const OpChoice& c) {
           const PricedStrategy& run = priced(reader.op, c);
           const Need original = of_original.of(run, c.recompute);
-          const Need copy = of_copy.of(run, c.recompute);
+          const Need of_it = of_copy.of(run, c.recompute);
           return Signature{port_of(reader, c),     bit(c.recompute),
                            bit(original.internal), original.external,
-                           bit(copy.internal),     copy.external};
+                           bit(of_it.internal),    of_it.external};
         });
     const std::int32_t region = model_.recomputable_region(reader.op);
     const bool at_home = region >= 0 && region == home;
     const bool at_copy = region >= 0 && region == copy_home;
     problem_.choice.edges.push_back(tables_.edge(
-        problem_.node_of_op[reader.op.index()], problem_.node_of_value[value],
+        problem_.node_of_op[reader.op.index()], problem_.node_of_copy[index],
         rows, columns, {kReader, bit(at_home), bit(at_copy)},
         [=](const Signature& o, const Signature& v) {
           const bool copies = v[1] == 1;
@@ -182,8 +183,10 @@ void ReaderEdges::add_region_links() {
 void add_reader_edges(const Model& model, EdgeTables& tables,
                       PlanningProblem& problem) {
   ReaderEdges edges(model, tables, problem);
+  for (std::size_t i = 0; i < model.timeline.copies.size(); ++i) {
+    edges.add_copy(static_cast<std::int32_t>(i));
+  }
   for (std::size_t i = 0; i < model.graph->values.size(); ++i) {
-    if (problem.node_of_value[i] >= 0) edges.add_value(ValueId(i));
     if (problem.node_of_parameter[i] >= 0) edges.add_parameter(ValueId(i));
   }
   edges.add_region_links();

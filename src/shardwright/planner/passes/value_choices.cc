@@ -23,7 +23,7 @@ class ChoiceWriter {
  public:
   ChoiceWriter(const ValueContext& context, std::vector<ProducerSide> sides)
       : c_(context), sides_(std::move(sides)) {
-    for (const Reader& reader : c_.model->readers[c_.id.index()]) {
+    for (const Reader& reader : c_.readers) {
       ports_of_reader_.push_back(reader_ports(*c_.model, reader));
     }
     if (c_.is_output) {  // reads it as produced, whatever that is
@@ -135,13 +135,13 @@ class ChoiceWriter {
     }
     const Passage& p = choice.passage;
     Signature line = {0,
-                     ports.of(choice.layout),
-                     bit(p.copies),
-                     bit(p.converts_gradient),
-                     bit(p.recompute),
-                     bit(p.saves)};
+                      ports.of(choice.layout),
+                      bit(p.copies),
+                      bit(p.converts_gradient),
+                      bit(p.recompute),
+                      bit(p.saves)};
     for (const std::int64_t bytes :
-         {p.forward_temporary, p.backward_temporary, p.held}) {
+         {p.forward_temporary, p.backward_temporary, p.held, p.contribution}) {
       line.push_back(static_cast<std::int32_t>(bytes >> 32));
       line.push_back(static_cast<std::int32_t>(bytes & 0xffffffff));
     }
@@ -151,6 +151,11 @@ class ChoiceWriter {
   [[nodiscard]] std::vector<bool> fates(std::int32_t region) const {
     return region < 0 ? std::vector<bool>{false}
                       : std::vector<bool>{false, true};
+  }
+
+  // The life of the value as produced does not hang on this copy's readers.
+  [[nodiscard]] bool original_fixed() const {
+    return !c_.owns_bytes || c_.several;
   }
 
   void push(const ValueChoice& choice, std::int64_t cost) {
@@ -170,7 +175,7 @@ class ChoiceWriter {
       ValueChoice choice;
       choice.layout = layout;
       choice.passage = passage;
-      const bool fixed = !passage.copies && !c_.owns_bytes;
+      const bool fixed = !passage.copies && original_fixed();
       for (const Need& need :
            needs_allowed(passage.copies ? c_.converted : c_.produced, fixed)) {
         choice.need = need;
@@ -227,6 +232,7 @@ class ChoiceWriter {
     choice.passage.converts_gradient = !conversion.backward_identity();
     choice.passage.forward_temporary = conversion.forward_temporary;
     choice.passage.backward_temporary = conversion.backward_temporary;
+    choice.passage.contribution = contribution_of(c_, side);
     for (const bool again : fates(c_.converted.home_region)) {
       if (!c_.crosses() && again != side.recompute) continue;
       choice.passage.recompute = again;
@@ -241,7 +247,7 @@ class ChoiceWriter {
   // reader would.
   void add_mixed_needs(ValueChoice choice, std::int64_t cost) {
     const bool held = c_.crosses() && choice.passage.recompute;
-    for (const Need& need : needs_allowed(c_.produced, !c_.owns_bytes)) {
+    for (const Need& need : needs_allowed(c_.produced, original_fixed())) {
       if (held && need.external < 2 && c_.owns_bytes) continue;
       choice.produced_need = need;
       for (const Need& later :
@@ -277,6 +283,7 @@ Signature ValueTemplates::key_of(const ValueContext& c) {
                    bit(c.is_loss),
                    bit(c.owns_bytes),
                    bit(again),
+                   bit(c.several),
                    bit(c.produced.home_region >= 0),
                    bit(c.converted.home_region >= 0)};
   add_needs(c.produced, !c.owns_bytes, key);
@@ -293,7 +300,7 @@ Signature ValueTemplates::key_of(const ValueContext& c) {
     key.push_back(entry->second);
     key.push_back(c.value->result_index);
   }
-  for (const Reader& reader : model.readers[c.id.index()]) {
+  for (const Reader& reader : c.readers) {
     key.push_back(-2 - model.class_of_op[reader.op.index()]);
     key.insert(key.end(), reader.operands.begin(), reader.operands.end());
   }

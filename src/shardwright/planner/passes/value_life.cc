@@ -33,25 +33,42 @@ bool is_new_storage(const Model& model, const ir::Value& value) {
 
 }  // namespace
 
-ValueContext context_of(const Model& model, ValueId id) {
+ValueContext context_of_result(const Model& model, ValueId id) {
   ValueContext out;
+  const auto& copies = model.timeline.copies_of_value[id.index()];
+  if (!copies.empty()) return context_of(model, copies.front());
   out.model = &model;
   out.id = id;
   out.value = &model.graph->value(id);
   out.produced = life_of_value(model, id);
-  out.converted = life_of_copy(model, id);
-  out.convert_slot = model.timeline.slot_of_conversion[id.index()];
   out.owns_bytes = is_new_storage(model, *out.value);
-  out.is_loss = id == model.graph->loss;
+  return out;
+}
+
+ValueContext context_of(const Model& model, std::int32_t copy) {
+  ValueContext out;
+  const Copy& entry = model.timeline.copies[static_cast<std::size_t>(copy)];
+  out.model = &model;
+  out.id = entry.value;
+  out.value = &model.graph->value(out.id);
+  out.readers = readers_of(model, entry);
+  out.several = model.timeline.copies_of_value[out.id.index()].size() > 1;
+  out.produced = life_of_value(model, out.id);
+  out.converted = life_of_copy(model, copy);
+  out.convert_slot = entry.slot;
+  out.owns_bytes = is_new_storage(model, *out.value);
+  out.is_loss = out.id == model.graph->loss;
   const auto& outputs = model.graph->outputs;
-  out.is_output = !out.is_loss && std::find(outputs.begin(), outputs.end(),
-                                            id) != outputs.end();
-  out.has_gradient = out.value->requires_grad && out.value->producer.valid() &&
-                     out.convert_slot >= 0;
-  out.last_reader = out.convert_slot;
-  for (const Reader& reader : model.readers[id.index()]) {
-    out.last_reader = model.timeline.forward_of(reader.op);
-  }
+  out.is_output =
+      !out.is_loss && !out.several &&
+      std::find(outputs.begin(), outputs.end(), out.id) != outputs.end();
+  out.has_gradient = out.value->requires_grad && out.value->producer.valid();
+  out.last_reader = out.readers.empty()
+                        ? out.convert_slot
+                        : model.timeline.forward_of(out.readers.back().op);
+  const auto& all = model.readers[out.id.index()];
+  out.last_of_value =
+      all.empty() ? out.convert_slot : model.timeline.forward_of(all.back().op);
   out.gradient_moves_on = producer_passes_gradient(model, *out.value);
   return out;
 }
@@ -59,6 +76,11 @@ ValueContext context_of(const Model& model, ValueId id) {
 Ranges core(const ValueContext& c, bool recompute, bool saves) {
   Ranges out;
   if (!c.owns_bytes) return out;
+  if (c.several) {
+    return copy_ranges(c, c.produced, needs_allowed(c.produced, true).front(),
+                       recompute, c.produced.last_forward,
+                       c.produced.last_internal_slot);
+  }
   const std::int32_t home = c.produced.home_slot;
   const std::int32_t last = std::max(home, c.convert_slot);
   const std::int32_t backward = c.backward(home);
@@ -81,7 +103,7 @@ Ranges core(const ValueContext& c, bool recompute, bool saves) {
 Ranges gradient_core(const ValueContext& c) {
   Ranges out;
   if (!c.has_gradient) return out;
-  out.add(c.backward(c.convert_slot),
+  out.add(c.backward(c.several ? c.last_of_value : c.convert_slot),
           c.backward(c.produced.home_slot) - (c.gradient_moves_on ? 1 : 0));
   return out;
 }

@@ -1,7 +1,7 @@
 // The life of one value on the time axis, split between two owners.
 //
 // An op pays for what exists whatever its readers do, its *core*: the result
-// from the op to the value's conversion slot (and again in a recompute, and to
+// from the op to the copy's conversion slot (and again in a recompute, and to
 // its own backward if it saves the result), and the gradient it takes from
 // that slot's backward on. The value node pays for everything else. So the
 // value node need not know in which layout the op left the value, unless some
@@ -17,10 +17,12 @@
 
 namespace shardwright::planner {
 
-// Everything about one value that its choices share.
+// Everything about one copy of a value that its choices share.
 struct ValueContext {
   const Model* model = nullptr;
   ValueId id;
+  std::vector<Reader> readers;  // of this copy
+  bool several = false;         // the value has further copies
   const ir::Value* value = nullptr;
   Life produced;            // of the value as produced
   Life converted;           // of its converted copy
@@ -28,9 +30,10 @@ struct ValueContext {
   bool is_loss = false;
   bool is_output = false;  // put out as produced
   bool has_gradient = false;
-  std::int32_t convert_slot = -1;  // -1: never read
-  std::int32_t last_reader = -1;   // slot; the conversion's if none
-  bool gradient_moves_on = false;  // the producer's backward passes it along
+  std::int32_t convert_slot = -1;   // -1: never read
+  std::int32_t last_reader = -1;    // slot; the conversion's if none
+  std::int32_t last_of_value = -1;  // last reader of any copy
+  bool gradient_moves_on = false;   // the producer's backward passes it along
 
   // The copy is made in another region than the value.
   [[nodiscard]] bool crosses() const {
@@ -41,7 +44,10 @@ struct ValueContext {
   }
 };
 
-ValueContext context_of(const Model& model, ValueId id);
+// `copy`: into Timeline::copies.
+ValueContext context_of(const Model& model, std::int32_t copy);
+// As its producer sees it; for a value that nobody reads, too.
+ValueContext context_of_result(const Model& model, ValueId id);
 
 // What the producer owns of its result, and of its gradient. `recompute`: the
 // producer runs again; `saves`: it keeps its own result for its backward.

@@ -70,28 +70,33 @@ class ValueMemory {
   }
 
   // Gradients as readers give them, until they are converted. Where readers
-  // mix, also the one as taken, which some give directly.
+  // mix, also the one as taken, which some give directly. The producer owns the
+  // sum over several copies.
   void add_gradients(const ValueChoice& choice,
                      std::vector<solver::MemoryInterval>& out) const {
     if (!c_.has_gradient) return;
     const std::int32_t at = c_.backward(c_.convert_slot);
     const std::int32_t begin = c_.backward(c_.last_reader);
-    const bool converts = choice.passage.converts_gradient;
     const std::int64_t given = gradient_bytes(*c_.model, c_.id, choice.layout);
     const std::int64_t taken =
         choice.mixed ? gradient_bytes(*c_.model, c_.id, choice.produced) : 0;
-    if (converts) {
+    if (choice.passage.converts_gradient) {
       add_interval(out, begin, at, given);
-      add_interval(out, at, at, choice.passage.backward_temporary);
-      add_interval(out, begin, at, taken);
-    } else {
+      add_interval(
+          out, at, at,
+          choice.passage.backward_temporary + choice.passage.contribution);
+      if (!c_.several) add_interval(out, begin, at, taken);
+    } else if (!c_.several) {
       add_interval(out, begin, at - 1, given);
     }
     // Every further contribution is a temporary until it is added.
-    for (const Reader& reader : c_.model->readers[c_.id.index()]) {
+    for (const Reader& reader : c_.readers) {
       const std::int32_t slot = c_.model->timeline.forward_of(reader.op);
-      const auto more = static_cast<std::int64_t>(reader.operands.size()) -
-                        (slot == c_.last_reader ? 1 : 0);
+      const bool first =
+          slot == c_.last_reader &&
+          (choice.passage.converts_gradient || slot == c_.last_of_value);
+      const auto more =
+          static_cast<std::int64_t>(reader.operands.size()) - (first ? 1 : 0);
       add_interval(out, c_.backward(slot), c_.backward(slot),
                    more * std::max(given, taken));
     }
@@ -111,36 +116,26 @@ solver::Node node_of(const ValueContext& c, const ValueTemplate& shared) {
   return out;
 }
 
-bool has_node(const Model& model, ValueId id) {
-  const ir::Value& value = model.graph->value(id);
-  return value.kind != ir::ValueKind::kParameter &&
-         model.timeline.slot_of_conversion[id.index()] >= 0;
-}
-
 }  // namespace
 
 Result<bool> add_value_nodes(const Model& model, EdgeTables& tables,
                              PlanningProblem& problem) {
-  const ir::Graph& graph = *model.graph;
   ValueTemplates templates(problem, tables);
-  problem.value_choices.resize(graph.values.size());
-  problem.node_of_value.assign(graph.values.size(), -1);
-  for (std::size_t i = 0; i < graph.values.size(); ++i) {
-    const ValueId id(i);
-    if (!has_node(model, id)) continue;
-    const ValueContext context = context_of(model, id);
+  for (std::size_t i = 0; i < model.timeline.copies.size(); ++i) {
+    const ValueContext context =
+        context_of(model, static_cast<std::int32_t>(i));
     const ValueTemplate& shared = templates.find(context);
     if (shared.choices.empty()) {
       return make_error(ErrorCode::kInvalidGraph,
                         fmt::format("[planner] value '{}' has no layout that "
                                     "can be reached",
-                                    graph.values[i].name));
+                                    context.value->name));
     }
     const auto node = static_cast<std::int32_t>(problem.choice.nodes.size());
     problem.choice.nodes.push_back(node_of(context, shared));
-    problem.node_of_value[i] = node;
-    problem.value_choices[i] = shared.choices;
-    const OpId producer = graph.values[i].producer;
+    problem.node_of_copy.push_back(node);
+    problem.copy_choices.push_back(shared.choices);
+    const OpId producer = context.value->producer;
     if (producer.valid()) {
       problem.choice.edges.push_back(solver::Edge{
           problem.node_of_op[producer.index()], node, shared.producer_edge});
