@@ -193,15 +193,16 @@ void find_price_classes(const ir::Graph& graph, Model& model) {
 }
 
 // A pin on the producer's placement has the last word.
-void find_whole_values(const ir::Graph& graph, Model& model) {
+void find_small_values(const ir::Graph& graph, Model& model) {
   std::int64_t total = 0;
   for (const ir::Value& value : graph.values) total += value.bytes();
   for (std::size_t i = 0; i < graph.values.size(); ++i) {
     const ir::Value& value = graph.values[i];
-    model.stays_whole.push_back(!value.requires_grad &&
+    const bool small = value.bytes() <= total / kSmallShare;
+    model.is_small.push_back(small);
+    model.stays_whole.push_back(small && !value.requires_grad &&
                                 value.producer.valid() &&
                                 model.timeline.copies_of_value[i].size() > 1 &&
-                                value.bytes() <= total / kSmallShare &&
                                 !placement_pinned(model, value.producer));
   }
 }
@@ -247,7 +248,7 @@ Result<Model> make_model(const ir::Graph& graph, const mesh::DeviceMesh& mesh,
   model.regions = find_regions(graph);
   model.timeline = make_timeline(graph, model.regions);
   find_recomputable(graph, model);
-  find_whole_values(graph, model);
+  find_small_values(graph, model);
   model.converter = std::make_shared<sharding::Converter>(mesh);
   return model;
 }

@@ -68,6 +68,8 @@ struct Model {
   // Last slot of a region whose op saves a tensor: recompute stops there.
   std::vector<std::int32_t> last_saver_slot;
   std::vector<std::string> warnings;
+  // Per value: of little weight beside all others.
+  std::vector<bool> is_small;
   // Per value: no gradient, small, and read in many regions.
   std::vector<bool> stays_whole;
   // Values of equal shape, dtype and need of a gradient share a price class.

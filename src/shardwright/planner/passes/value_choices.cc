@@ -1,6 +1,7 @@
 #include "shardwright/planner/passes/value_choices.h"
 
 #include <algorithm>
+#include <array>
 #include <optional>
 #include <set>
 
@@ -17,6 +18,18 @@ std::int32_t axes_that_differ(const Port& a, const Port& b) {
   std::int32_t count = 0;
   for (std::size_t i = 0; i < a.size(); ++i) count += a[i] == b[i] ? 0 : 1;
   return count;
+}
+
+// Along one axis: the original whole and the copy split, or the original split
+// and the copy gathered, or both whole with gradients complete and partial.
+// Beside a partial sum no reader keeps the sum, and two ways to split one
+// tensor are not held at a time.
+bool may_mix(const sharding::Symbol& original, const sharding::Symbol& copy) {
+  using Kind = sharding::Symbol::Kind;
+  if (original == copy) return true;
+  if (original.kind == Kind::kReplicate) return copy.kind != Kind::kPartial;
+  return original.kind == Kind::kShard &&
+         (copy.kind == Kind::kReplicate || copy.kind == Kind::kPartialGradient);
 }
 
 class ChoiceWriter {
@@ -39,6 +52,7 @@ class ChoiceWriter {
       }
     }
     layouts_.assign(layouts.begin(), layouts.end());
+    find_ways();
   }
 
   void add_all() {
@@ -56,7 +70,6 @@ class ChoiceWriter {
   // Ports match and regions agree; the time of the conversion.
   void add_producer_edge(const std::vector<OpChoice>& op_choices,
                          EdgeTables& tables) {
-    const std::vector<Ways> ways = all_ways();
     const Classes rows = classify(op_choices, [&](const OpChoice& choice) {
       const ProducerSide side = side_of(c_, choice);
       return Signature{tables.ports.of(side.port), side.recompute ? 1 : 0,
@@ -82,7 +95,7 @@ class ChoiceWriter {
       const std::size_t s = side_of_row.at(row);
       for (const Signature& line : columns.signatures) {
         costs.push_back(
-            edge_cost(sides_[s], ways[s], *choice_of_column.at(line)));
+            edge_cost(sides_[s], ways_[s], *choice_of_column.at(line)));
       }
     }
     out.producer_edge = EdgeTables::table_of(rows, columns, std::move(costs));
@@ -115,17 +128,42 @@ class ChoiceWriter {
     return static_cast<std::size_t>(at) * 2 + (copy_recompute ? 1 : 0);
   }
 
-  [[nodiscard]] std::vector<Ways> all_ways() const {
-    std::vector<Ways> ways;
+  void find_ways() {
     for (const ProducerSide& side : sides_) {
-      ways.emplace_back();
+      ways_.emplace_back();
       for (const Port& layout : layouts_) {
         for (const bool again : {false, true}) {
-          ways.back().push_back(passage_of(c_, side, layout, again));
+          ways_.back().push_back(passage_of(c_, side, layout, again));
         }
       }
     }
-    return ways;
+    if (c_.model->is_small[c_.id.index()]) coarsen();
+  }
+
+  // Small values: what passages to one layout keep for a moment is taken at its
+  // largest, which leaves a few passages instead of one per producer's layout.
+  void coarsen() {
+    for (std::size_t w = 0; w < layouts_.size() * 2; ++w) {
+      std::map<std::array<bool, 4>, Passage> largest;
+      const auto same = [](const Passage& p) {
+        return std::array<bool, 4>{p.copies, p.converts_gradient, p.recompute,
+                                   p.saves};
+      };
+      for (const Ways& ways : ways_) {
+        if (!ways[w]) continue;
+        const Passage& p = ways[w]->passage;
+        Passage& all = largest.try_emplace(same(p), p).first->second;
+        all.forward_temporary =
+            std::max(all.forward_temporary, p.forward_temporary);
+        all.backward_temporary =
+            std::max(all.backward_temporary, p.backward_temporary);
+        all.held = std::max(all.held, p.held);
+        all.contribution = std::max(all.contribution, p.contribution);
+      }
+      for (Ways& ways : ways_) {
+        if (ways[w]) ways[w]->passage = largest.at(same(ways[w]->passage));
+      }
+    }
   }
 
   static Signature column(const ValueChoice& choice, PortIds& ports) {
@@ -165,9 +203,9 @@ class ChoiceWriter {
 
   void add_single(const Port& layout) {
     std::map<Passage, std::int64_t> passages;
-    for (const ProducerSide& side : sides_) {
+    for (const Ways& ways : ways_) {
       for (const bool again : fates(c_.converted.home_region)) {
-        const auto way = passage_of(c_, side, layout, again);
+        const auto& way = ways[way_index(layout, again)];
         if (way) passages.emplace(way->passage, way->cost);
       }
     }
@@ -197,13 +235,16 @@ class ChoiceWriter {
     return std::binary_search(ports.begin(), ports.end(), port);
   }
 
-  // One reader can take the value as produced and another the copy. A copy that
-  // differs from a produced value along several mesh axes is left out: its
-  // readers share a copy that all can take.
+  // One reader can take the value as produced and another the copy. Beside a
+  // value that is computed, a copy differs along one mesh axis: else all
+  // readers share a layout that all can take.
   [[nodiscard]] bool can_mix(const Port& produced, const Port& layout) const {
     if (produced == layout || !all_take(produced, layout)) return false;
     if (c_.value->producer.valid() && axes_that_differ(produced, layout) > 1) {
       return false;
+    }
+    for (std::size_t axis = 0; axis < produced.size(); ++axis) {
+      if (!may_mix(produced[axis], layout[axis])) return false;
     }
     for (std::size_t i = 0; i < ports_of_reader_.size(); ++i) {
       if (!takes(ports_of_reader_[i], produced)) continue;
@@ -262,6 +303,7 @@ class ChoiceWriter {
   std::vector<ProducerSide> sides_;
   std::vector<std::vector<Port>> ports_of_reader_;  // sorted each
   std::vector<Port> layouts_;                       // sorted
+  std::vector<Ways> ways_;                          // per side
 };
 
 void add_needs(const Life& life, bool fixed, Signature& key) {
@@ -278,6 +320,7 @@ Signature ValueTemplates::key_of(const ValueContext& c) {
   const Model& model = *c.model;
   const bool again = c.convert_slot >= 0 && runs_again(model, c.convert_slot);
   Signature key = {model.price_class[c.id.index()],
+                   bit(model.is_small[c.id.index()]),
                    bit(c.crosses()),
                    bit(c.is_output),
                    bit(c.is_loss),
