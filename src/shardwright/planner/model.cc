@@ -69,6 +69,22 @@ void merge(const std::vector<bool>& from, std::vector<bool>& into) {
   for (std::size_t i = 0; i < into.size(); ++i) into[i] = into[i] || from[i];
 }
 
+bool contracts(const strategy::Strategy& strategy, std::size_t num_axes) {
+  const auto has_partial = [](const std::vector<Port>& ports,
+                              std::size_t axis) {
+    return std::any_of(ports.begin(), ports.end(), [&](const Port& port) {
+      return port[axis] == sharding::kP;
+    });
+  };
+  for (std::size_t axis = 0; axis < num_axes; ++axis) {
+    if (has_partial(strategy.results, axis) &&
+        !has_partial(strategy.operands, axis)) {
+      return true;
+    }
+  }
+  return false;
+}
+
 Result<OpClass> make_class(const ir::Graph& graph, const ir::Op& op,
                            const mesh::DeviceMesh& mesh,
                            std::vector<std::string>& warnings) {
@@ -132,6 +148,10 @@ Result<OpClass> make_class(const ir::Graph& graph, const ir::Op& op,
     out.saves_anything = out.saves_anything || priced.footprint.saves_anything;
     merge(priced.footprint.saves_operand, out.may_save_operand);
     merge(priced.footprint.saves_result, out.may_save_result);
+    out.contracts =
+        out.contracts ||
+        contracts(out.set.strategies[static_cast<std::size_t>(priced.index)],
+                  mesh.axes.size());
   }
   for (std::size_t k = 0; k < op.operands.size(); ++k) {
     std::set<Port> ports;

@@ -42,6 +42,8 @@ struct OpClass {
   bool saves_anything = false;
   std::vector<bool> may_save_operand;
   std::vector<bool> may_save_result;
+  // Some strategy sums over ranks: a matmul, a convolution, a reduction.
+  bool contracts = false;
   // Ports at which some strategy takes each operand, sorted.
   std::vector<std::vector<sharding::Port>> operand_ports;
 };

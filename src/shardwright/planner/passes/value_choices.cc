@@ -59,7 +59,7 @@ class ChoiceWriter {
     for (const Port& layout : layouts_) {
       if (all_take(layout, layout)) add_single(layout);
     }
-    if (c_.is_loss || ports_of_reader_.size() < 2) return;
+    if (!mixing_helps()) return;
     for (const ProducerSide& side : sides_) {
       for (const Port& layout : layouts_) {
         if (can_mix(side.port, layout)) add_mixed(side, layout);
@@ -233,6 +233,21 @@ class ChoiceWriter {
 
   static bool takes(const std::vector<Port>& ports, const Port& port) {
     return std::binary_search(ports.begin(), ports.end(), port);
+  }
+
+  // Readers that go through a tensor element by element have no reason to want
+  // different layouts: what follows them is converted behind them. One that
+  // sums over a dim, or takes one layout only, may.
+  [[nodiscard]] bool mixing_helps() const {
+    if (c_.is_loss || ports_of_reader_.size() < 2) return false;
+    if (!c_.value->producer.valid()) return true;
+    for (const std::vector<Port>& ports : ports_of_reader_) {
+      if (ports.size() == 1) return true;
+    }
+    return std::any_of(c_.readers.begin(), c_.readers.end(),
+                       [&](const Reader& reader) {
+                         return c_.model->class_of(reader.op).contracts;
+                       });
   }
 
   // One reader can take the value as produced and another the copy. Beside a
