@@ -47,7 +47,7 @@ def _head(plan: Mapping[str, Any]) -> list[str]:
         f"{human_seconds(predicted['compute_s'])}, communication "
         f"{human_seconds(predicted['communication_s'])})",
         f"certificate {goal['status']}: bound "
-        f"{human_seconds(goal['bound_ps'] * 1e-12)}, gap {100 * goal['gap']:.3f} %",
+        f"{human_seconds(goal['bound_ps'] * goal.get('unit_ps', 1) * 1e-12)}, gap {100 * goal['gap']:.3f} %",
         f"covers      {goal['covers']}",
     ]
 

@@ -18,6 +18,7 @@
 
 #include "shardwright/base/json.h"
 #include "shardwright/base/result.h"
+#include "shardwright/base/time_unit.h"
 #include "shardwright/mesh/device.h"
 #include "shardwright/mesh/device_mesh.h"
 
@@ -106,11 +107,13 @@ struct Prediction {
 };
 
 struct Objective {
-  std::int64_t cost_ps = 0;
+  std::int64_t cost_ps = 0;  // both in units of `unit`, picoseconds as a rule
   std::int64_t bound_ps = 0;
+  TimeUnit unit;
   std::string status;  // optimal, feasible
   std::string covers;  // what the bound is a bound of
   [[nodiscard]] double gap() const;
+  [[nodiscard]] Seconds time() const { return unit.time(cost_ps); }
 };
 
 struct Plan {

@@ -368,6 +368,16 @@ Result<bool> read_answer(const Json& json, Plan& plan) {
                       get_int(*objective, "cost_ps", "plan.objective"));
   SW_ASSIGN_OR_RETURN(plan.objective.bound_ps,
                       get_int(*objective, "bound_ps", "plan.objective"));
+  if (objective->contains("unit_ps")) {
+    SW_ASSIGN_OR_RETURN(plan.objective.unit.picoseconds,
+                        get_int(*objective, "unit_ps", "plan.objective"));
+    if (plan.objective.unit.picoseconds < 1) {
+      return make_error(
+          ErrorCode::kInvalidPlan,
+          fmt::format("plan.objective.unit_ps: expected at least 1, got {}",
+                      plan.objective.unit.picoseconds));
+    }
+  }
   SW_ASSIGN_OR_RETURN(plan.objective.status,
                       get_string(*objective, "status", "plan.objective"));
   SW_ASSIGN_OR_RETURN(plan.objective.covers,
@@ -401,6 +411,7 @@ Json plan_to_json(const Plan& plan) {
       {"objective",
        {{"cost_ps", plan.objective.cost_ps},
         {"bound_ps", plan.objective.bound_ps},
+        {"unit_ps", plan.objective.unit.picoseconds},
         {"gap", plan.objective.gap()},
         {"status", plan.objective.status},
         {"covers", plan.objective.covers}}},

@@ -61,10 +61,6 @@ std::map<std::string, const plan::Step*> steps_by_op(const plan::Plan& plan) {
   return out;
 }
 
-std::string seconds_text(std::int64_t picoseconds) {
-  return human(to_seconds(Picoseconds(picoseconds)));
-}
-
 // Explains one op by solving again under each of its strategies.
 class OpExplainer {
  public:
@@ -82,7 +78,7 @@ class OpExplainer {
         "{}  {}{}\n  {}\n", op.key, op.name,
         op.source.empty() ? "" : "  (" + op.source + ")", shapes(op));
     out += fmt::format("  chosen: {}, step time {}\n", step.strategy,
-                       seconds_text(input_.plan.objective.cost_ps));
+                       human(input_.plan.objective.time()));
     solver::SolveOptions options;
     std::vector<Alternative> list =
         alternatives_of(model_, problem_, id, options);
@@ -126,9 +122,9 @@ class OpExplainer {
                        static_cast<double>(base)
                  : 0.0;
     out += fmt::format("{:>12} {:>+9.2f} %  op {:>10} + {:>10}  {}",
-                       seconds_text(alternative.cost), more,
-                       human(to_seconds(alternative.priced->forward)),
-                       human(to_seconds(alternative.priced->backward)),
+                       human(model_.unit.time(alternative.cost)), more,
+                       human(alternative.priced->forward),
+                       human(alternative.priced->backward),
                        layouts(id, *alternative.strategy));
     if (alternative.status != solver::Status::kOptimal) {
       out += "  (not proven best)";

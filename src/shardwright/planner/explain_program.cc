@@ -84,8 +84,8 @@ class ProgramTable {
                step.strategy,
                fmt::format("{} -> {}", fmt::join(step.in_specs, " "),
                            fmt::join(step.out_specs, " ")),
-               human(to_seconds(found->forward)),
-               human(to_seconds(found->backward)),
+               human(found->forward),
+               human(found->backward),
                both_ways(step.collectives_forward, step.collectives_backward)};
   }
 
@@ -159,8 +159,8 @@ std::string heading(const plan::Plan& plan) {
       "plan of {} on {}, mesh {}, {}\n"
       "step time {} ({}, gap {:.3f} %), peak {} a device\n\n",
       plan.graph_name, plan.cluster, mesh::to_string(plan.mesh), plan.optimizer,
-      human(to_seconds(Picoseconds(objective.cost_ps))), objective.status,
-      100.0 * objective.gap(), human(Bytes(plan.predicted.peak_bytes)));
+      human(objective.time()), objective.status, 100.0 * objective.gap(),
+      human(Bytes(plan.predicted.peak_bytes)));
 }
 
 std::string issued_text(const plan::Plan& plan) {

@@ -20,6 +20,10 @@ using sharding::Port;
 
 // A value of less than one part in so many of all values' bytes is small.
 constexpr std::int64_t kSmallShare = 256;
+// Totals the solver sums up without a worry.
+constexpr double kMostUnits = 1e16;
+// Conversions forward, backward and again, each of a few steps.
+constexpr double kCollectivesOfAValue = 8;
 
 std::string class_key(const ir::Graph& graph, const ir::Op& op) {
   std::string key = fmt::format("{}{}|{}", op.name, op.attrs.dump(), op.record);
@@ -131,8 +135,8 @@ Result<OpClass> make_class(const ir::Graph& graph, const ir::Op& op,
           item.bytes);
       (item.backward ? backward : forward) += time;
     }
-    priced.forward = to_picoseconds(forward);
-    priced.backward = to_picoseconds(backward);
+    priced.forward = forward;
+    priced.backward = backward;
     out.priced.push_back(std::move(priced));
   }
   if (out.priced.empty()) {
@@ -186,6 +190,36 @@ Result<bool> make_classes(const ir::Graph& graph, Model& model) {
   return true;
 }
 
+// Picoseconds, unless the dearest step one could ask for takes too many of
+// them.
+void choose_unit(const ir::Graph& graph, Model& model) {
+  Seconds longest(0);
+  for (std::size_t i = 0; i < graph.ops.size(); ++i) {
+    Seconds op(0);
+    for (const PricedStrategy& priced : model.class_of(OpId(i)).priced) {
+      op = std::max(op, priced.forward + priced.forward + priced.backward);
+    }
+    longest += op;
+  }
+  for (const ir::Value& value : graph.values) {
+    for (const mesh::MeshAxis& axis : model.mesh.axes) {
+      longest += kCollectivesOfAValue *
+                 mesh::collective_time(mesh::CollectiveKind::kAllReduce, axis,
+                                       Bytes(value.bytes()));
+    }
+  }
+  while (longest.value * 1e12 >
+         kMostUnits * static_cast<double>(model.unit.picoseconds)) {
+    model.unit.picoseconds *= 1000;
+  }
+  for (OpClass& op_class : model.classes) {
+    for (PricedStrategy& priced : op_class.priced) {
+      priced.forward_cost = model.unit.count(priced.forward);
+      priced.backward_cost = model.unit.count(priced.backward);
+    }
+  }
+}
+
 void find_readers(const ir::Graph& graph, Model& model) {
   model.readers.resize(graph.values.size());
   for (std::size_t i = 0; i < graph.ops.size(); ++i) {
@@ -230,20 +264,22 @@ void find_small_values(const ir::Graph& graph, Model& model) {
 // Effects run once: a region that mutates a buffer is never run again.
 // A region that saves nothing has nothing to recompute.
 void find_recomputable(const ir::Graph& graph, Model& model) {
-  model.last_saver_slot.assign(model.regions.size(), -1);
   for (std::size_t r = 0; r < model.regions.size(); ++r) {
-    bool allowed = model.options.recompute;
+    bool allowed = model.options.recompute && model.timeline.last_saver[r] >= 0;
     for (std::int32_t i = model.regions[r].first_op;
          i < model.regions[r].last_op; ++i) {
-      const OpId op(i);
-      if (graph.op(op).effect) allowed = false;
-      if (model.class_of(op).saves_anything) {
-        model.last_saver_slot[r] = model.timeline.forward_of(op);
-      }
+      if (graph.op(OpId(i)).effect) allowed = false;
     }
-    if (model.last_saver_slot[r] < 0) allowed = false;
     model.recomputable.push_back(allowed);
   }
+}
+
+std::vector<bool> savers(const ir::Graph& graph, const Model& model) {
+  std::vector<bool> out;
+  for (std::size_t i = 0; i < graph.ops.size(); ++i) {
+    out.push_back(model.class_of(OpId(i)).saves_anything);
+  }
+  return out;
 }
 
 }  // namespace
@@ -263,10 +299,11 @@ Result<Model> make_model(const ir::Graph& graph, const mesh::DeviceMesh& mesh,
   model.options = options;
   SW_ASSIGN_OR_RETURN(model.optimizer, cost::optimizer_of(options.optimizer));
   SW_RETURN_IF_ERROR(make_classes(graph, model));
+  choose_unit(graph, model);
   find_readers(graph, model);
   find_price_classes(graph, model);
   model.regions = find_regions(graph);
-  model.timeline = make_timeline(graph, model.regions);
+  model.timeline = make_timeline(graph, model.regions, savers(graph, model));
   find_recomputable(graph, model);
   find_small_values(graph, model);
   model.converter = std::make_shared<sharding::Converter>(mesh);

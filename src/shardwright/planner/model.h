@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "shardwright/base/time_unit.h"
 #include "shardwright/cost/footprint.h"
 #include "shardwright/cost/optimizer.h"
 #include "shardwright/cost/record.h"
@@ -27,8 +28,8 @@ namespace shardwright::planner {
 struct PricedStrategy {
   std::int32_t index = 0;  // into OpClass::set.strategies
   cost::Footprint footprint;
-  Picoseconds forward;  // kernels and internal collectives
-  Picoseconds backward;
+  Seconds forward, backward;  // kernels and internal collectives
+  std::int64_t forward_cost = 0, backward_cost = 0;  // in Model::unit
 };
 
 // Ops that are equal in all that decides strategies and costs share a class.
@@ -61,14 +62,13 @@ struct Model {
   mesh::DeviceMesh mesh;
   PlanOptions options;
   cost::Optimizer optimizer;
+  TimeUnit unit;  // of all costs
   std::vector<RegionRange> regions;
   std::vector<bool> recomputable;  // per region
   Timeline timeline;
   std::vector<OpClass> classes;
   std::vector<std::int32_t> class_of_op;
   std::vector<std::vector<Reader>> readers;  // per value, in op order
-  // Last slot of a region whose op saves a tensor: recompute stops there.
-  std::vector<std::int32_t> last_saver_slot;
   std::vector<std::string> warnings;
   // Per value: of little weight beside all others.
   std::vector<bool> is_small;

@@ -37,7 +37,9 @@ struct Passage {
   bool recompute = false;
   bool saves = false;  // no copy: the producer keeps its result anyway
   std::int64_t forward_temporary = 0, backward_temporary = 0;
-  std::int64_t held = 0;  // bytes as produced, held by the copy's recompute
+  // Bytes as produced that are held by the copy's recompute; of a loss that is
+  // not copied, to the end of the step.
+  std::int64_t held = 0;
   std::int64_t contribution = 0;  // a gradient until other copies' are added
   auto operator<=>(const Passage&) const = default;
 };

@@ -100,12 +100,14 @@ void add_positions(std::size_t num_regions, std::size_t num_parameters,
            out.slots[static_cast<std::size_t>(begin - 1)].region == region) {
       --begin;
     }
-    if (region >= 0) {
-      for (std::int32_t s = begin; s < end; ++s) {
-        out.recompute[static_cast<std::size_t>(s)] = position++;
-      }
-    }
+    const std::int32_t last_saver =
+        region < 0 ? -1 : out.last_saver[static_cast<std::size_t>(region)];
     for (std::int32_t s = end - 1; s >= begin; --s) {
+      if (s == last_saver) {
+        for (std::int32_t r = begin; r <= s; ++r) {
+          out.recompute[static_cast<std::size_t>(r)] = position++;
+        }
+      }
       out.backward[static_cast<std::size_t>(s)] = position++;
     }
     if (region >= 0) {
@@ -131,8 +133,15 @@ std::int32_t Timeline::copy_of(ValueId value, OpId op) const {
   return *found;
 }
 
+std::int32_t Timeline::recomputed_by(std::int32_t slot) const {
+  const std::int32_t region = slots[static_cast<std::size_t>(slot)].region;
+  const std::int32_t last = last_saver[static_cast<std::size_t>(region)];
+  return recompute[static_cast<std::size_t>(std::min(slot, last))];
+}
+
 Timeline make_timeline(const ir::Graph& graph,
-                       const std::vector<RegionRange>& regions) {
+                       const std::vector<RegionRange>& regions,
+                       const std::vector<bool>& saves) {
   Timeline out;
   out.region_of_op.assign(graph.ops.size(), -1);
   for (std::size_t r = 0; r < regions.size(); ++r) {
@@ -147,6 +156,12 @@ Timeline make_timeline(const ir::Graph& graph,
   }
   add_copies(graph, out);
   add_slots(graph, out);
+  out.last_saver.assign(regions.size(), -1);
+  for (std::size_t i = 0; i < graph.ops.size(); ++i) {
+    if (out.region_of_op[i] < 0 || !saves[i]) continue;
+    out.last_saver[static_cast<std::size_t>(out.region_of_op[i])] =
+        out.slot_of_op[i];
+  }
   add_positions(regions.size(), num_parameters, out);
   return out;
 }

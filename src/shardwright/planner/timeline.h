@@ -45,8 +45,10 @@ struct Timeline {
   std::map<std::pair<std::int32_t, std::int32_t>, std::int32_t>
       slot_of_use;  // (op, parameter value) -> slot
   std::vector<std::int32_t> region_of_op;
-  std::vector<std::int32_t> recompute;  // per slot, -1 outside regions
-  std::vector<std::int32_t> backward;   // per slot
+  // Per slot, -1: never run again (outside regions, or behind the last saver).
+  std::vector<std::int32_t> recompute;
+  std::vector<std::int32_t> last_saver;  // per region, slot, -1: none saves
+  std::vector<std::int32_t> backward;    // per slot
   // Per region: last position of its backward; inputs of a recomputed region
   // are held until then.
   std::vector<std::int32_t> region_end;
@@ -56,6 +58,9 @@ struct Timeline {
   [[nodiscard]] std::int32_t forward_of(OpId op) const {
     return slot_of_op[op.index()];
   }
+  // The position of the recompute at which a reader of the region at `slot` has
+  // run, or the recompute stops. Requires a region with a saver.
+  [[nodiscard]] std::int32_t recomputed_by(std::int32_t slot) const;
   // The copy that `op` reads of a value it reads.
   [[nodiscard]] std::int32_t copy_of(ValueId value, OpId op) const;
   [[nodiscard]] std::int32_t backward_of(OpId op) const {
@@ -63,7 +68,9 @@ struct Timeline {
   }
 };
 
+// `saves`: per op, whether it may save a tensor.
 Timeline make_timeline(const ir::Graph& graph,
-                       const std::vector<RegionRange>& regions);
+                       const std::vector<RegionRange>& regions,
+                       const std::vector<bool>& saves);
 
 }  // namespace shardwright::planner

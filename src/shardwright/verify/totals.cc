@@ -76,7 +76,7 @@ std::int64_t chain_cost(const Program& program, const ir::Value& value,
         mesh::copy_time(mesh.device, Bytes(copied_bytes(step, before, after)));
     layout = std::move(next);
   }
-  return to_picoseconds(total).value;
+  return program.plan->objective.unit.count(total);
 }
 
 // The rate of an op's kernels is that of its first floating result.
@@ -100,7 +100,7 @@ std::int64_t op_cost(const Program& program, const ProgramStep& step,
   for (const plan::InternalCollective& item : inside) {
     total += collective_seconds(program, item.kind, item.axis, item.bytes);
   }
-  return to_picoseconds(total).value;
+  return program.plan->objective.unit.count(total);
 }
 
 std::int64_t conversion_cost(const Program& program, std::size_t s) {
@@ -129,7 +129,7 @@ std::int64_t optimizer_cost(const Program& program,
       continue;
     }
     const double bytes = optimizer.traffic * static_cast<double>(buffer.bytes);
-    cost += to_picoseconds(Seconds(bytes / bandwidth)).value;
+    cost += program.plan->objective.unit.count(Seconds(bytes / bandwidth));
   }
   return cost;
 }
@@ -166,7 +166,7 @@ void check_times(const Program& program, const Report& report,
   if (!near(static_cast<double>(report.objective_ps),
             static_cast<double>(objective.cost_ps), slack)) {
     findings.add("objective",
-                 fmt::format("the program costs {} ps, the plan says {}",
+                 fmt::format("the program costs {}, the plan says {}",
                              report.objective_ps, objective.cost_ps));
   }
   if (objective.bound_ps > objective.cost_ps) {
@@ -174,7 +174,7 @@ void check_times(const Program& program, const Report& report,
                  fmt::format("the bound {} is above the cost {}",
                              objective.bound_ps, objective.cost_ps));
   }
-  const double cost_s = static_cast<double>(objective.cost_ps) * 1e-12;
+  const double cost_s = objective.time().value;
   if (!near(plan.predicted.time_s, cost_s, 1e-12)) {
     findings.add("predicted.time_s", fmt::format("expected {}, got {}", cost_s,
                                                  plan.predicted.time_s));

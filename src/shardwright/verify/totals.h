@@ -14,9 +14,9 @@ namespace shardwright::verify::internal {
 // gathered again does so once for the backward of its reader.
 std::vector<plan::CollectiveCount> count_again(const Program& program);
 
-// Picoseconds of one training step without overlap: kernels at local sizes,
-// collectives, local copies of conversions, the optimizer's memory traffic.
-// Errors: kInvalidPlan (unknown optimizer).
+// Time of one training step in the plan's unit without overlap: kernels at
+// local sizes, collectives, local copies of conversions, the optimizer's memory
+// traffic. Errors: kInvalidPlan (unknown optimizer).
 Result<std::int64_t> cost_again(const Program& program);
 
 // Compares them with the plan's and fills the report.

@@ -51,7 +51,7 @@ solver::Choice choice_of(const Model& model, OpId op,
   const std::int32_t backward = timeline.backward_of(op);
   const cost::Footprint& footprint = priced.footprint;
   solver::Choice out;
-  out.cost = priced.forward.value + priced.backward.value;
+  out.cost = priced.forward_cost + priced.backward_cost;
   add_interval(out.intervals, slot, slot, footprint.forward_temporary);
   add_interval(out.intervals, backward, backward, footprint.backward_temporary);
   if (!recompute) {
@@ -61,7 +61,7 @@ solver::Choice choice_of(const Model& model, OpId op,
   const std::int32_t again = timeline.recompute[static_cast<std::size_t>(slot)];
   add_interval(out.intervals, slot, slot, footprint.internal_bytes);
   if (runs_again(model, slot)) {
-    out.cost += priced.forward.value;
+    out.cost += priced.forward_cost;
     add_interval(out.intervals, again, again, footprint.forward_temporary);
     add_interval(out.intervals, again, backward, footprint.internal_bytes);
   }

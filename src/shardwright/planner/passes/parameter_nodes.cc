@@ -107,8 +107,7 @@ solver::Choice storage_choice(const Model& model, ValueId id,
                optimizer.previous_copies * bytes);
   const double traffic = optimizer.traffic_copies * static_cast<double>(bytes);
   out.cost =
-      to_picoseconds(Seconds(traffic / model.mesh.device.memory_bandwidth))
-          .value;
+      model.unit.count(Seconds(traffic / model.mesh.device.memory_bandwidth));
   return out;
 }
 
@@ -157,7 +156,8 @@ void add_gathered(const UseContext& c, const UseChoice& choice,
     add_interval(out, op_backward, op_backward, bytes + temporary);
   } else if (choice.recompute) {
     if (runs_again(*c.model, slot)) {
-      std::int32_t to = again(std::max(op_slot, c.life.last_internal_slot));
+      std::int32_t to =
+          timeline.recomputed_by(std::max(op_slot, c.life.last_internal_slot));
       if (choice.saved) to = std::max(to, c.life.internal_end);
       add_interval(out, again(slot), to, bytes);
       add_interval(out, again(slot), again(slot), temporary);
@@ -239,9 +239,8 @@ solver::Edge storage_edge(const UseContext& c,
       const bool fits =
           conversion.possible &&
           passage_of(c, storage.storage, conversion) == choice.passage;
-      matrix.push_back(fits ? conversion.forward_time.value *
-                                      gathers(c, choice) +
-                                  conversion.backward_time.value
+      matrix.push_back(fits ? conversion.forward_cost * gathers(c, choice) +
+                                  conversion.backward_cost
                             : solver::kInfinite);
     }
   }

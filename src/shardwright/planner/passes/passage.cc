@@ -31,6 +31,23 @@ std::int64_t held_bytes(const ValueContext& c, const ProducerSide& side) {
   return port_bytes(*c.model, c.id, side.port);
 }
 
+// The training loop keeps the loss to the end of the step. Its storage may be
+// larger than one number: some losses keep the unreduced buffer.
+std::int64_t loss_bytes(const ValueContext& c, const ProducerSide& side) {
+  const std::int64_t view = port_bytes(*c.model, c.id, side.port);
+  if (!c.owns_bytes) return view;
+  const OpClass& producer = c.model->class_of(c.value->producer);
+  const auto result = static_cast<std::size_t>(c.value->result_index);
+  std::int64_t bytes = view;
+  for (const PricedStrategy& priced : producer.priced) {
+    if (producer.set.strategies[static_cast<std::size_t>(priced.index)]
+            .results[result] == side.port) {
+      bytes = std::max(bytes, priced.footprint.result_bytes[result]);
+    }
+  }
+  return bytes;
+}
+
 }  // namespace
 
 std::int64_t contribution_of(const ValueContext& c, const ProducerSide& side) {
@@ -82,11 +99,12 @@ std::optional<PricedPassage> passage_of(const ValueContext& c,
   passage.backward_temporary = conversion.backward_temporary;
   if (passage.converts_gradient)
     passage.contribution = contribution_of(c, side);
-  out.cost = conversion.backward_time.value;
+  out.cost = conversion.backward_cost;
   if (!passage.copies) {
     if (copy_recompute) return {};  // there is no copy
     passage.recompute = side.recompute;
     passage.saves = side.saves;
+    if (c.is_loss) passage.held = loss_bytes(c, side);
     return out;
   }
   if (!c.crosses() && copy_recompute != side.recompute) return {};
@@ -94,7 +112,7 @@ std::optional<PricedPassage> passage_of(const ValueContext& c,
   passage.recompute = copy_recompute;
   if (c.crosses() && copy_recompute) passage.held = held_bytes(c, side);
   const bool again = copy_recompute && runs_again(*c.model, c.convert_slot);
-  out.cost += conversion.forward_time.value * (again ? 2 : 1);
+  out.cost += conversion.forward_cost * (again ? 2 : 1);
   return out;
 }
 

@@ -37,14 +37,14 @@ PortConversion find_conversion(const Model& model, const ir::Value& value,
   const auto to_spec = sharding::forward_spec(to, rank);
   out.forward = model.converter->find(from_spec, to_spec, value.shape, element);
   if (out.forward == nullptr) return out;
-  out.forward_time = to_picoseconds(out.forward->time);
+  out.forward_cost = model.unit.count(out.forward->time);
   out.forward_temporary = temporary(model, value, from_spec, *out.forward);
   if (value.requires_grad) {
     const auto given = sharding::gradient_spec(to, rank);
     const auto taken = sharding::gradient_spec(from, rank);
     out.backward = model.converter->find(given, taken, value.shape, element);
     if (out.backward == nullptr) return out;
-    out.backward_time = to_picoseconds(out.backward->time);
+    out.backward_cost = model.unit.count(out.backward->time);
     out.backward_temporary = temporary(model, value, given, *out.backward);
   }
   out.possible = true;
@@ -95,10 +95,10 @@ void add_interval(std::vector<solver::MemoryInterval>& out, std::int32_t first,
 }
 
 bool runs_again(const Model& model, std::int32_t slot) {
-  const Slot& entry = model.timeline.slots[static_cast<std::size_t>(slot)];
-  if (entry.region < 0) return false;
-  const auto region = static_cast<std::size_t>(entry.region);
-  return model.recomputable[region] && slot <= model.last_saver_slot[region];
+  const auto at = static_cast<std::size_t>(slot);
+  const std::int32_t region = model.timeline.slots[at].region;
+  return region >= 0 && model.recomputable[static_cast<std::size_t>(region)] &&
+         model.timeline.recompute[at] >= 0;
 }
 
 sharding::Port replicated(const Model& model) {

@@ -16,9 +16,9 @@ namespace shardwright::planner {
 struct PortConversion {
   bool possible = false;
   const sharding::Conversion* forward = nullptr;
-  const sharding::Conversion* backward = nullptr;  // nullptr: no gradient
-  Picoseconds forward_time, backward_time;
-  std::int64_t forward_temporary = 0;  // beyond source and result
+  const sharding::Conversion* backward = nullptr;    // nullptr: no gradient
+  std::int64_t forward_cost = 0, backward_cost = 0;  // in Model::unit
+  std::int64_t forward_temporary = 0;                // beyond source and result
   std::int64_t backward_temporary = 0;
 
   [[nodiscard]] bool forward_identity() const {

@@ -294,8 +294,8 @@ class ChoiceWriter {
       choice.passage.recompute = again;
       const bool twice = choice.passage.copies && again &&
                          runs_again(*c_.model, c_.convert_slot);
-      add_mixed_needs(choice, conversion.forward_time.value * (twice ? 2 : 1) +
-                                  conversion.backward_time.value);
+      add_mixed_needs(choice, conversion.forward_cost * (twice ? 2 : 1) +
+                                  conversion.backward_cost);
     }
   }
 

@@ -90,11 +90,10 @@ Ranges core(const ValueContext& c, bool recompute, bool saves) {
   }
   out.add(home, last);
   if (!runs_again(*c.model, home)) return out;
-  const auto& again = c.model->timeline.recompute;
+  const Timeline& timeline = c.model->timeline;
   const bool inside = c.convert_slot >= 0 && !c.crosses();
-  const std::int32_t from = again[static_cast<std::size_t>(home)];
-  std::int32_t to =
-      inside ? again[static_cast<std::size_t>(c.convert_slot)] : from;
+  const std::int32_t from = timeline.recompute[static_cast<std::size_t>(home)];
+  std::int32_t to = inside ? timeline.recomputed_by(c.convert_slot) : from;
   if (saves) to = std::max(to, backward);
   out.add(from, to);
   return out;
@@ -122,12 +121,12 @@ Ranges copy_ranges(const ValueContext& c, const Life& life, const Need& need,
   }
   out.add(life.home_slot, kept_end);
   if (!recompute || !runs_again(*c.model, life.home_slot)) return out;
-  const auto& again = c.model->timeline.recompute;
-  const std::int32_t from = again[static_cast<std::size_t>(life.home_slot)];
+  const Timeline& timeline = c.model->timeline;
+  const std::int32_t from =
+      timeline.recompute[static_cast<std::size_t>(life.home_slot)];
   std::int32_t to = from;
   if (last_internal >= 0) {
-    to = std::max(to, again[static_cast<std::size_t>(
-                          std::max(life.home_slot, last_internal))]);
+    to = timeline.recomputed_by(std::max(life.home_slot, last_internal));
   }
   if (need.internal) to = std::max(to, life.internal_end);
   out.add(from, to);

@@ -24,8 +24,17 @@ class ValueMemory {
     if (p.copies) add_copy(choice, out);
     if (p.held > 0) {
       Ranges held;
-      held.add(c_.produced.home_slot, c_.produced.external_held_end);
+      held.add(c_.produced.home_slot,
+               c_.is_loss ? last_position() : c_.produced.external_held_end);
       add_bytes(out, held.minus(core(c_, false, false)), p.held);
+    }
+    if (c_.is_loss) {  // kept to the end of the step
+      if (p.copies) {
+        add_interval(out, c_.converted.last_forward + 1, last_position(),
+                     port_bytes(*c_.model, c_.id, choice.layout));
+      }
+      add_gradients(choice, out);
+      return out;
     }
     if (choice.mixed) {
       add_original(choice.produced, choice.produced_need,
@@ -38,6 +47,10 @@ class ValueMemory {
   }
 
  private:
+  [[nodiscard]] std::int32_t last_position() const {
+    return c_.model->timeline.num_positions - 1;
+  }
+
   // The value as produced, beyond what its producer owns.
   void add_original(const Port& port, const Need& need, bool recompute,
                     bool saves,
