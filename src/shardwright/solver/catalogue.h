@@ -4,13 +4,16 @@
 // arguments alone. It is remembered by the arguments' ids, and results of equal
 // content are the same object, so what was done to one block of a deep model
 // costs a look-up in the next. Correctness never rests on that: with sharing
-// off everything is worked out each time. When the remembered things grow
-// beyond kMostRemembered, all are forgotten.
+// off everything is worked out each time, and when too much is remembered, all
+// of it is forgotten.
 #pragma once
 
 #include <array>
+#include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include "shardwright/solver/budget.h"
@@ -19,16 +22,15 @@
 
 namespace shardwright::solver::internal {
 
-struct SharingCounts {
-  std::int64_t asked = 0;       // outcomes asked for
-  std::int64_t worked_out = 0;  // of them computed, not remembered
-  std::int64_t dominance_worked_out = 0;
-};
+// Numbers (8 bytes or less each): half a gigabyte or so.
+inline constexpr std::size_t kMostRemembered = std::size_t{1} << 26;
 
 class Catalogue {
  public:
   // `share` false: nothing is remembered, equal contents are separate objects.
-  Catalogue(bool share, Budget* budget) : share_(share), budget_(budget) {}
+  Catalogue(bool share, Budget* budget,
+            std::size_t most_remembered = kMostRemembered)
+      : share_(share), budget_(budget), most_remembered_(most_remembered) {}
   Catalogue(const Catalogue&) = delete;
   Catalogue& operator=(const Catalogue&) = delete;
 
@@ -123,6 +125,7 @@ class Catalogue {
 
   bool share_;
   Budget* budget_;
+  std::size_t most_remembered_;
   SharingCounts counts_;
   std::int64_t last_id_ = 0;
   std::size_t remembered_ = 0;  // numbers, roughly

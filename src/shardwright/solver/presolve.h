@@ -11,8 +11,8 @@
 #include <vector>
 
 #include "shardwright/solver/budget.h"
-#include "shardwright/solver/catalogue.h"
 #include "shardwright/solver/choice_problem.h"
+#include "shardwright/solver/presolve_data.h"
 
 namespace shardwright::solver::internal {
 

@@ -93,6 +93,13 @@ struct Settings {
 };
 using SettingsPtr = std::shared_ptr<const Settings>;
 
+// What sharing saved (catalogue.h).
+struct SharingCounts {
+  std::int64_t asked = 0;       // outcomes asked for
+  std::int64_t worked_out = 0;  // of them computed, not remembered
+  std::int64_t dominance_worked_out = 0;
+};
+
 // Numbers things 0, 1, ... in order of first appearance, equal ones alike.
 // `first` gets the first thing with each number. hashes[k] must be equal for
 // equal things. Expected O(number of things).
