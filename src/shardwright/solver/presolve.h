@@ -12,6 +12,7 @@
 
 #include "shardwright/solver/budget.h"
 #include "shardwright/solver/choice_problem.h"
+#include "shardwright/solver/presolve_data.h"
 
 namespace shardwright::solver::internal {
 
@@ -30,6 +31,7 @@ struct Presolved {
 
   // Removed choices by rule, for reports: "dominance: 1200 choices".
   std::vector<std::string> summary;
+  SharingCounts sharing;
 
   std::vector<std::int32_t> undo(const std::vector<std::int32_t>& small) const;
 };

@@ -62,6 +62,7 @@ struct SolveOptions {
   bool use_parallel_edges = true;
   bool use_dominance = true;
   bool use_positions = true;
+  bool use_sharing = true;  // equal parts are presolved once
   bool use_recombination = true;
   bool use_reduced_costs = true;
 };

@@ -54,7 +54,7 @@ TEST(SolveTest, EqualsBruteForceWithEachTechniqueOff) {
       &SolveOptions::use_contraction,     &SolveOptions::use_separable_edges,
       &SolveOptions::use_parallel_edges,  &SolveOptions::use_dominance,
       &SolveOptions::use_positions,       &SolveOptions::use_recombination,
-      &SolveOptions::use_reduced_costs};
+      &SolveOptions::use_reduced_costs,   &SolveOptions::use_sharing};
   for (const auto member : switches) {
     SolveOptions options = exact();
     options.*member = false;
@@ -71,7 +71,7 @@ TEST(SolveTest, EqualsBruteForceWithEverythingOff) {
   options.use_contraction = options.use_separable_edges = false;
   options.use_parallel_edges = options.use_dominance = false;
   options.use_positions = options.use_recombination = false;
-  options.use_reduced_costs = false;
+  options.use_reduced_costs = options.use_sharing = false;
   for (std::uint64_t seed = 0; seed < 500; ++seed) {
     expect_as_brute_force(random_problem(seed), options, seed);
     if (testing::Test::HasFatalFailure()) return;
