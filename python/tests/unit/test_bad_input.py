@@ -247,6 +247,9 @@ CLUSTER: dict[str, Any] = {
         ({"device.peak_flops": {"default": -1}}, "peak_flops.default"),
         ({"device.peak_flops": {}}, "'default'"),
         ({"device.type": "toaster"}, "toaster"),
+        ({"level": 3}, "unknown field 'level'"),
+        ({"device.memory": 3}, "unknown field 'memory'"),
+        ({"levels.0.alpha": 3}, "unknown field 'alpha'"),
     ],
 )
 def test_cluster_files(
@@ -332,6 +335,8 @@ def test_plan_files_that_cannot_be_read(run: Run, folder: Path) -> None:
     (folder / "binary.json").write_bytes(bytes(range(256)))
     refused(run("run", "targets.py:good", "--plan", "binary.json"), "UTF-8")
     refused(run("plan", "binary.json", "--cluster", "4 cpu"), "UTF-8")
+    answer = run("plan", "good.graph.json", "--cluster", "binary.json")
+    refused(answer, "not readable")
 
 
 def test_damaged_plan_names_its_file(folder: Path) -> None:
@@ -355,6 +360,7 @@ def test_settings_of_run(run: Run, arguments: tuple[str, ...]) -> None:
         (lambda text: damaged(text, schema="other"), "'other'"),
         (lambda text: damaged(text, loss=999), "loss"),
         (lambda text: damaged(text, records=[]), "no profile record"),
+        (lambda text: text.replace('"f": [0', '"f": [77'), "factors of the op"),
         (lambda text: damaged(text, ops=None), "'ops' must be a list"),
         (lambda text: text.replace('"float32"', '"floaty"'), "'floaty'"),
     ],
