@@ -45,12 +45,19 @@ std::string findings_text(const Json& report) {
   return text;
 }
 
+// The library knows texts: which files they came from is said here.
+tl::unexpected<Error> of_files(Error error, const Arguments& arguments) {
+  error.message +=
+      " (graph file " + arguments.graph + ", plan file " + arguments.plan + ")";
+  return tl::unexpected<Error>(std::move(error));
+}
+
 Result<bool> verify(const Arguments& arguments, Session& session) {
   SW_ASSIGN_OR_RETURN(const std::string graph, read_text_file(arguments.graph));
   SW_ASSIGN_OR_RETURN(const std::string plan, read_text_file(arguments.plan));
-  SW_ASSIGN_OR_RETURN(const std::string text,
-                      verify::verify_plan_text(graph, plan));
-  SW_ASSIGN_OR_RETURN(const Json report, parse_json(text, "report"));
+  const Result<std::string> text = verify::verify_plan_text(graph, plan);
+  if (!text) return of_files(text.error(), arguments);
+  SW_ASSIGN_OR_RETURN(const Json report, parse_json(*text, "report"));
   SW_RETURN_IF_ERROR(
       write_answer(session.output, findings_text(report), report));
   if (!report["ok"].get<bool>()) session.exit_code = kExitInput;
@@ -60,9 +67,10 @@ Result<bool> verify(const Arguments& arguments, Session& session) {
 Result<bool> explain(const Arguments& arguments, const OutputOptions& output) {
   SW_ASSIGN_OR_RETURN(const std::string graph, read_text_file(arguments.graph));
   SW_ASSIGN_OR_RETURN(const std::string plan, read_text_file(arguments.plan));
-  SW_ASSIGN_OR_RETURN(const std::string text,
-                      planner::explain_text(graph, plan, arguments.query));
-  return write_answer(output, text, Json{{"text", text}});
+  const Result<std::string> text =
+      planner::explain_text(graph, plan, arguments.query);
+  if (!text) return of_files(text.error(), arguments);
+  return write_answer(output, *text, Json{{"text", *text}});
 }
 
 }  // namespace

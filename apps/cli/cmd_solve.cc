@@ -103,14 +103,14 @@ void add_solve(CLI::App& command, Session& session) {
       .add_option("--gap", options.gap,
                   "Stop when (cost - bound) / cost is at most this")
       ->capture_default_str()
-      ->check(CLI::NonNegativeNumber);
+      ->check(at_least(0));
   command.add_option("--time-limit", options.time_limit_s, "In seconds")
       ->capture_default_str()
-      ->check(CLI::PositiveNumber);
+      ->check(above(0));
   command
       .add_option("--tick-limit", options.tick_limit,
                   "Deterministic limit on work; default: none")
-      ->check(CLI::PositiveNumber);
+      ->check(above(0));
   command.add_option("--seed", options.seed, "Breaks ties between equal costs")
       ->capture_default_str();
   add_output_options(command, session.output);

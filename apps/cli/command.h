@@ -16,13 +16,18 @@
 
 namespace shardwright::cli {
 
-// Process exit codes, the same in `python -m shardwright`.
+// Process exit codes, the same in `python -m shardwright` (where 1 says that a
+// check of `run` failed).
 inline constexpr int kExitOk = 0;
 inline constexpr int kExitInput = 2;       // the user's input or usage
 inline constexpr int kExitInfeasible = 3;  // no plan exists
 inline constexpr int kExitInternal = 4;    // our bug
 
 int exit_code_of(ErrorCode code);
+
+// A check of an option: a finite number of at least (or above) `least`.
+CLI::Validator at_least(double least);
+CLI::Validator above(double least);
 
 // One call of the program.
 struct Session {

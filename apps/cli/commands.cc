@@ -1,5 +1,8 @@
 #include <fmt/format.h>
 
+#include <cmath>
+#include <functional>
+
 #include "command.h"
 #include "python_handoff.h"
 
@@ -44,6 +47,34 @@ constexpr Command kCommands[] = {
 };
 
 }  // namespace
+
+namespace {
+
+// CLI11's own ranges print the largest number there is, digit by digit.
+CLI::Validator number_check(const std::string& expected,
+                            const std::function<bool(double)>& fits) {
+  const auto check = [expected, fits](const std::string& text) -> std::string {
+    double number = 0;
+    if (CLI::detail::lexical_cast(text, number) && std::isfinite(number) &&
+        fits(number)) {
+      return "";
+    }
+    return fmt::format("expected {}, got '{}'", expected, text);
+  };
+  return {check, ""};
+}
+
+}  // namespace
+
+CLI::Validator at_least(double least) {
+  return number_check(fmt::format("a number of at least {}", least),
+                      [least](double number) { return number >= least; });
+}
+
+CLI::Validator above(double least) {
+  return number_check(fmt::format("a number above {}", least),
+                      [least](double number) { return number > least; });
+}
 
 int exit_code_of(ErrorCode code) {
   return code == ErrorCode::kInfeasible ? kExitInfeasible : kExitInput;

@@ -1,5 +1,7 @@
 // The program `shardwright`: parses the command line, calls one command, and
 // turns its outcome into an exit code.
+#include <fmt/format.h>
+
 #include <exception>
 #include <string>
 
@@ -15,7 +17,16 @@ constexpr const char* kFooter =
     "  shardwright doctor\n"
     "  shardwright COMMAND --help\n"
     "\n"
-    "Exit codes: 0 done, 2 wrong input, 3 no plan exists, 4 internal error.";
+    "Exit codes: 0 done, 1 a check of run failed, 2 wrong input, 3 no plan "
+    "exists, 4 internal error.";
+
+// Wrong usage is one message like any other wrong input.
+void print_usage_error(const CLI::App& app, const CLI::ParseError& error) {
+  const auto commands = app.get_subcommands();
+  print_error(
+      fmt::format("[cli] {}. Try: shardwright{} --help", error.what(),
+                  commands.empty() ? "" : " " + commands.front()->get_name()));
+}
 
 int run(int argc, char** argv) {
   CLI::App app{
@@ -32,7 +43,9 @@ int run(int argc, char** argv) {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
     // --help and --version arrive here too, with exit code 0.
-    return app.exit(error) == 0 ? kExitOk : kExitInput;
+    if (error.get_exit_code() == 0) return app.exit(error);
+    print_usage_error(app, error);
+    return kExitInput;
   }
   if (app.get_subcommands().empty()) {
     print_error("[cli] expected a command, got none. Try: shardwright --help");

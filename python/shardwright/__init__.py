@@ -17,6 +17,7 @@ from shardwright.errors import (
     InvalidGraphError,
     InvalidPlanError,
     ShardwrightError,
+    ShardwrightWarning,
     VersionMismatchError,
 )
 
@@ -27,6 +28,7 @@ __all__ = [
     "InvalidGraphError",
     "InvalidPlanError",
     "ShardwrightError",
+    "ShardwrightWarning",
     "VersionMismatchError",
     "__version__",
 ]

@@ -11,8 +11,8 @@ To add a command: write a function `(arguments) -> exit code` and put it in
 
 from __future__ import annotations
 
-import argparse
 import json
+import os
 import platform
 import sys
 import traceback
@@ -23,7 +23,7 @@ from typing import Any
 from shardwright._torch_version import SUPPORTED_TORCH, is_supported, torch_version
 from shardwright.errors import InfeasibleError, InternalError, ShardwrightError
 
-_OK, _INPUT, _INFEASIBLE, _INTERNAL = 0, 2, 3, 4
+_OK, _INPUT, _INFEASIBLE, _INTERNAL, _INTERRUPTED = 0, 2, 3, 4, 130
 
 
 def _torch_report() -> dict[str, Any]:
@@ -57,9 +57,10 @@ def _package_report() -> dict[str, Any]:
 
 
 def _doctor(arguments: Sequence[str]) -> int:
-    parser = argparse.ArgumentParser(
-        prog="python -m shardwright doctor",
-        description="Versions and backends of the Python side.",
+    from shardwright.commands.options import CommandParser
+
+    parser = CommandParser(
+        "doctor", "Versions and backends of the Python side.", "  shardwright doctor"
     )
     parser.add_argument("--json", action="store_true", help="answer as JSON")
     options = parser.parse_args(arguments)
@@ -110,10 +111,9 @@ def main(arguments: Sequence[str]) -> int:
             if arguments
             else "no command given"
         )
-        print(
-            f"error: [cli] {wrong}: expected one of {sorted(_COMMANDS)}, or a "
-            "command of the program itself. Try: shardwright --help",
-            file=sys.stderr,
+        _say_error(
+            f"[cli] {wrong}: expected one of {', '.join(sorted(_COMMANDS))}, or a "
+            "command of the program itself. Try: shardwright --help"
         )
         return _INPUT
     try:
@@ -121,23 +121,32 @@ def main(arguments: Sequence[str]) -> int:
     except BrokenPipeError:  # the reader of our output has seen enough
         sys.stderr.close()
         return _OK
+    except KeyboardInterrupt:
+        _say_error("[cli] interrupted")
+        return _INTERRUPTED
     except InfeasibleError as error:
-        print(f"error: {error}", file=sys.stderr)
+        _say_error(str(error))
         return _INFEASIBLE
     except InternalError as error:
-        print(f"error: {error}", file=sys.stderr)
+        _say_error(str(error))
         return _INTERNAL
     except ShardwrightError as error:
-        print(f"error: {error}", file=sys.stderr)
+        _say_error(str(error))
         return _INPUT
     except Exception:
         traceback.print_exc()
-        print(
-            "error: internal error: this is a bug in shardwright; please "
-            "report it with the input.",
-            file=sys.stderr,
+        _say_error(
+            "internal error: this is a bug in shardwright; please report it with "
+            "the input."
         )
         return _INTERNAL
+
+
+def _say_error(text: str) -> None:
+    """One write, so that the ranks of torchrun do not mix their lines."""
+    rank = os.environ.get("RANK")
+    where = "" if rank is None else f"rank {rank}: "
+    sys.stderr.write(f"error: {where}{text}\n")
 
 
 if __name__ == "__main__":

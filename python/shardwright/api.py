@@ -8,14 +8,20 @@ called, not before.
 from __future__ import annotations
 
 import json
+import os
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from shardwright import _core
-from shardwright.config import Pin, memory_bytes
-from shardwright.errors import InvalidPlanError, ShardwrightError
+from shardwright.config import Pin, check_settings, memory_bytes
+from shardwright.errors import (
+    InvalidPlanError,
+    ShardwrightError,
+    ShardwrightWarning,
+)
 from shardwright.planfile import Plan
 
 if TYPE_CHECKING:
@@ -35,6 +41,8 @@ __all__ = [
 ]
 
 Progress = Callable[[str], None]
+# "[HOSTS x] DEVICES NAME", the path of a cluster file, or the file's content.
+ClusterLike = str | os.PathLike[str] | Mapping[str, Any]
 
 
 @dataclass(frozen=True)
@@ -60,6 +68,7 @@ def profile_graph(
     from shardwright.profile import make_records
     from shardwright.runtime import local_variants
 
+    _check_model(model, loss)
     _say(progress, "capturing")
     captured = capture(model, batch, loss=loss)
     maps = json.loads(_core.factor_maps(json.dumps(captured.graph)))
@@ -71,8 +80,8 @@ def profile_graph(
 def plan_graph(
     graph_json: str,
     *,
-    cluster: str | Mapping[str, Any],
-    memory: str | int | None = None,
+    cluster: ClusterLike,
+    memory: str | float | None = None,
     optimizer: str = "adamw",
     mesh: Sequence[int] | None = None,
     axes: Sequence[str] | None = None,
@@ -83,9 +92,15 @@ def plan_graph(
     recompute: bool = True,
     progress: Progress | None = None,
 ) -> Plan:
-    """Plans a profiled graph. Raises InfeasibleError when nothing fits."""
+    """Plans a profiled graph. Raises InfeasibleError when nothing fits.
+
+    Warns (ShardwrightWarning) of what the plan also says in its summary: ops
+    without a sharding rule, which run replicated.
+    """
+    check_settings(gap, time_limit_s, seed)
+    _check_pins(pins)
     options: dict[str, Any] = {
-        "cluster": cluster if isinstance(cluster, str) else dict(cluster),
+        "cluster": _cluster(cluster),
         "optimizer": optimizer,
         "memory_limit_bytes": memory_bytes(memory),
         "pins": [pin.to_json() for pin in pins],
@@ -99,15 +114,18 @@ def plan_graph(
     if axes is not None:
         options["axes"] = list(axes)
     text = _core.make_plan(graph_json, json.dumps(options), progress)
-    return Plan.from_text(text)
+    made = Plan.from_text(text)
+    for message in made.warnings:
+        warnings.warn(message, ShardwrightWarning, stacklevel=2)
+    return made
 
 
 def plan(
     model: nn.Module,
     batch: Any,
     *,
-    cluster: str | Mapping[str, Any],
-    memory: str | int | None = None,
+    cluster: ClusterLike,
+    memory: str | float | None = None,
     loss: Callable[..., Any] | None = None,
     optimizer: str = "adamw",
     mesh: Sequence[int] | None = None,
@@ -193,7 +211,16 @@ def capture_for(
     """
     from shardwright.capture import capture, rebuild_batch
 
-    captured = capture(model, rebuild_batch(plan.data["batch"]), loss=loss)
+    _check_model(model, loss)
+    try:
+        batch = rebuild_batch(plan.data["batch"])
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
+        raise InvalidPlanError(
+            "[api] the plan does not say which batch it was made for: expected "
+            f"shapes and names under 'batch', got {plan.data.get('batch')!r:.80}. "
+            "Try: plan again"
+        ) from error
+    captured = capture(model, batch, loss=loss)
     _check_same_graph(plan, captured.graph)
     return captured
 
@@ -202,8 +229,8 @@ def auto_parallelize(
     model: nn.Module,
     batch: Any,
     *,
-    cluster: str | Mapping[str, Any] | None = None,
-    memory: str | int | None = None,
+    cluster: ClusterLike | None = None,
+    memory: str | float | None = None,
     loss: Callable[..., Any] | None = None,
     **options: Any,
 ) -> ParallelModule:
@@ -242,6 +269,42 @@ def auto_parallelize(
 def _say(progress: Progress | None, text: str) -> None:
     if progress is not None:
         progress(text)
+
+
+def _check_model(model: Any, loss: Any) -> None:
+    from torch import nn
+
+    if not isinstance(model, nn.Module):
+        raise ShardwrightError(
+            "[api] no model: expected a torch.nn.Module, got "
+            f"{type(model).__name__}. Try: the model first, then the batch"
+        )
+    if loss is not None and not callable(loss):
+        raise ShardwrightError(
+            "[api] loss cannot be called: expected a function of the model's "
+            f"output, got {type(loss).__name__}"
+        )
+
+
+def _check_pins(pins: Sequence[Pin]) -> None:
+    for pin in pins:
+        if not isinstance(pin, Pin):
+            raise ShardwrightError(
+                "[api] not a pin: expected shardwright.config.Pin, got "
+                f"{type(pin).__name__}. Try: Pin('storage', '*.weight', '[a, -]')"
+            )
+
+
+def _cluster(cluster: Any) -> Any:
+    """As the core reads it."""
+    if isinstance(cluster, str | os.PathLike):
+        return os.fspath(cluster)
+    if isinstance(cluster, Mapping):
+        return dict(cluster)
+    raise ShardwrightError(
+        "[api] cluster cannot be read: expected text, a file or its content, got "
+        f'{type(cluster).__name__}. Try: cluster="4 cpu"'
+    )
 
 
 def _check_same_plan(plan: Plan) -> None:

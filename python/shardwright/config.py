@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import math
 import re
 from dataclasses import dataclass
 from typing import Any, Literal
 
 from shardwright.errors import ShardwrightError
 
-__all__ = ["Pin", "memory_bytes"]
+__all__ = ["Pin", "check_settings", "memory_bytes"]
 
 _UNITS = {
     "": 1,
@@ -45,14 +46,42 @@ class Pin:
         return {"kind": self.kind, "target": self.target, "spec": self.spec}
 
 
-def memory_bytes(memory: str | int | None) -> int | None:
+def memory_bytes(memory: str | float | None) -> int | None:
     """Bytes of "70GiB", "1.5 GB" or a number. Raises ShardwrightError."""
-    if memory is None or isinstance(memory, int):
-        return memory
-    match = re.fullmatch(r"\s*([0-9]*\.?[0-9]+)\s*([A-Za-z]*)\s*", memory)
-    if match is None or match.group(2).lower() not in _UNITS:
+    if memory is None:
+        return None
+    count: float = -1
+    if isinstance(memory, str):
+        match = re.fullmatch(r"\s*([0-9]*\.?[0-9]+)\s*([A-Za-z]*)\s*", memory)
+        if match is not None and match.group(2).lower() in _UNITS:
+            count = float(match.group(1)) * _UNITS[match.group(2).lower()]
+    elif _is_number(memory):
+        count = memory
+    # Not counted: more than any machine has, and beyond 64 bits.
+    if not 1 <= count < 2**62:
         raise ShardwrightError(
-            f"[config] memory cannot be read: expected bytes or text such as "
-            f"'70GiB' or '512 MB', got '{memory}'"
+            "[config] memory cannot be read: expected at least one byte, as a "
+            f"number or text such as '70GiB' or '512 MB', got {memory!r}"
         )
-    return int(float(match.group(1)) * _UNITS[match.group(2).lower()])
+    return int(count)
+
+
+def check_settings(gap: float, time_limit_s: float, seed: int) -> None:
+    """Raises ShardwrightError for numbers that mean nothing."""
+    fits = _is_number(gap) and 0 <= gap < math.inf
+    _check(gap, "gap", "a number of at least 0", fits)
+    fits = _is_number(time_limit_s) and 0 < time_limit_s < math.inf
+    _check(time_limit_s, "time_limit_s", "seconds above 0", fits)
+    whole = _is_number(seed) and isinstance(seed, int) and 0 <= seed < 2**63
+    _check(seed, "seed", "a whole number from 0 to 2^63 - 1", whole)
+
+
+def _check(value: object, name: str, expected: str, fits: bool) -> None:
+    if not fits:
+        raise ShardwrightError(
+            f"[config] {name} is out of range: expected {expected}, got {value!r}"
+        )
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)

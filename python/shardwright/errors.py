@@ -12,6 +12,7 @@ __all__ = [
     "InvalidGraphError",
     "InvalidPlanError",
     "ShardwrightError",
+    "ShardwrightWarning",
     "VersionMismatchError",
 ]
 
@@ -54,6 +55,10 @@ class VersionMismatchError(ShardwrightError):
     """A file or a package has a version this build does not support."""
 
     code = "version_mismatch"
+
+
+class ShardwrightWarning(UserWarning):
+    """A plan is right but not what one may expect: an op without a rule, ..."""
 
 
 class InternalError(ShardwrightError, RuntimeError):

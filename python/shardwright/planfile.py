@@ -1,8 +1,8 @@
 """Plan: a plan as Python sees it. No torch.
 
 A thin, read-only view of the plan's JSON (its meaning is written down in
-docs/plan.md). Files are checked by the core when they are read: a damaged, a
-hand-changed or a newer plan is refused with the reason.
+docs/formats.md, section E). Files are checked by the core when they are read:
+a damaged, a hand-changed or a newer plan is refused with the reason.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from typing import Any
 
 from shardwright import _core
 from shardwright.errors import ShardwrightError
+from shardwright.files import read_text, write_text
 
 __all__ = ["Plan"]
 
@@ -35,22 +36,19 @@ class Plan:
 
     @staticmethod
     def load(path: str | Path) -> Plan:
-        """Reads a plan file. Raises as from_text, and for files that cannot be
-        read."""
+        """Reads a plan file. Raises as from_text, naming the file, and for files
+        that cannot be read."""
+        text = read_text(path, "plan file")
         try:
-            text = Path(path).read_text(encoding="utf-8")
-        except (OSError, UnicodeDecodeError) as error:
-            raise ShardwrightError(
-                f"[plan] cannot read plan file {path}: {error}"
-            ) from error
-        return Plan.from_text(text)
+            return Plan.from_text(text)
+        except ShardwrightError as error:
+            named = type(error)(f"{error} (plan file {path})")
+            named.code = error.code
+            raise named from None
 
     def save(self, path: str | Path) -> None:
-        """Writes the file whole or not at all."""
-        target = Path(path)
-        part = target.with_name(target.name + ".part")
-        part.write_text(self.text, encoding="utf-8")
-        part.replace(target)
+        """Writes the file whole or not at all. Raises ShardwrightError."""
+        write_text(path, self.text)
 
     @property
     def plan_hash(self) -> str:
@@ -71,6 +69,11 @@ class Plan:
     def gap(self) -> float:
         """(cost - bound) / bound of the model's objective."""
         return float(self.data["objective"]["gap"])
+
+    @property
+    def warnings(self) -> list[str]:
+        """What a user may not expect of the plan: ops without a rule, ..."""
+        return [str(text) for text in self.data.get("warnings", [])]
 
     def summary(self) -> str:
         """A page of text: mesh, layouts, collectives, regions, predictions."""

@@ -87,6 +87,12 @@ class Lowering:
         bound = bind_arguments(
             target, self._mapped(node.args), self._mapped(node.kwargs)
         )
+        if bound.get("sparse") is True or bound.get("sparse_grad") is True:
+            raise _refused(
+                node,
+                f"{target} gives a sparse gradient, which cannot be planned",
+                "leave out sparse=True",
+            )
         written = is_written(target)
         if written:
             return self._lower_mutation(node, target, bound, written)

@@ -1,5 +1,6 @@
 """Source lines: where in the user's model an op or an error comes from."""
 
+import contextlib
 import re
 import traceback
 from pathlib import Path
@@ -36,5 +37,6 @@ def error_line(trace: TracebackType | None) -> str:
 
 
 def _is_foreign(file: str) -> bool:
-    """Frames of torch, of this package, and of no file tell a user nothing."""
-    return file.startswith((_TORCH_ROOT, _OUR_ROOT, "<"))
+    """Frames of torch, of this package, of `with`, and of no file tell a user
+    nothing."""
+    return file.startswith((_TORCH_ROOT, _OUR_ROOT, contextlib.__file__, "<"))

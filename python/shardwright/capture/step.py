@@ -4,6 +4,7 @@ The step returns (loss, *output tensors) flat, so that export never meets the
 user's output type; the nesting is kept aside in an OutputLayout.
 """
 
+import dataclasses
 import inspect
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -56,7 +57,7 @@ class TrainingStep(nn.Module):
     def forward(self, *args: Any, **kwargs: Any) -> tuple[Tensor, ...]:
         output = self.model(*args, **kwargs)
         loss = self._pick_loss(output, args, kwargs)
-        leaves, spec = pytree.tree_flatten(output)
+        leaves, spec = _flattened(output)
         tensors = [leaf for leaf in leaves if isinstance(leaf, Tensor)]
         kinds: list[tuple[str, Any]] = []
         for leaf in leaves:
@@ -90,6 +91,18 @@ class TrainingStep(nn.Module):
             f"scalar output, got {_describe(output)}. Try: pass labels in the batch so "
             "that the model computes its loss, or loss=lambda output: ..."
         )
+
+
+def _flattened(output: Any) -> tuple[list[Any], pytree.TreeSpec]:
+    """Leaves and nesting, dataclasses taken apart (torch must be told of each)."""
+    leaves, spec = pytree.tree_flatten(output)
+    kinds = {type(leaf) for leaf in leaves}
+    unknown = [kind for kind in kinds if dataclasses.is_dataclass(kind)]
+    if not unknown:
+        return leaves, spec
+    for kind in unknown:
+        torch.export.register_dataclass(kind)
+    return _flattened(output)
 
 
 def _batch_rebuilder(batch: Any) -> Callable[[Any, Any], Any]:

@@ -2,23 +2,24 @@
 
 from __future__ import annotations
 
-import argparse
+import warnings
 from collections.abc import Sequence
-from pathlib import Path
 
 from shardwright import api
 from shardwright.commands.options import (
+    CommandParser,
     add_planning,
     planning_arguments,
     progress_to,
-    write_output,
+    warn,
 )
 from shardwright.commands.target import load_target
-from shardwright.errors import ShardwrightError
+from shardwright.errors import ShardwrightWarning
+from shardwright.files import check_writable, read_text, write_text
 
 __all__ = ["main"]
 
-_EXAMPLES = """examples:
+_EXAMPLES = """\
   shardwright plan train.py:step --cluster "4 cpu" --memory 400MiB -o plan.json
   shardwright plan graph.json --cluster "2x8 a100-80g" --mesh 2x8 --axes dp,tp
 """
@@ -26,11 +27,8 @@ _EXAMPLES = """examples:
 
 def main(arguments: Sequence[str]) -> int:
     """Parses, plans, writes; 0 when a plan was found."""
-    parser = argparse.ArgumentParser(
-        prog="shardwright plan",
-        description="The best plan for one training step on a cluster.",
-        epilog=_EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+    parser = CommandParser(
+        "plan", "The best plan for one training step on a cluster.", _EXAMPLES
     )
     parser.add_argument("target", help="file.py:function, or a profiled graph.json")
     add_planning(parser)
@@ -41,26 +39,28 @@ def main(arguments: Sequence[str]) -> int:
     options = parser.parse_args(arguments)
     progress = progress_to(options.quiet)
     asked = planning_arguments(options)  # wrong arguments are found first
-    plan = api.plan_graph(
-        _graph_json(options.target, options.real, progress),
-        **asked,
-        progress=progress,
-    )
     if options.output:
-        write_output(options.output, plan.text)
+        check_writable(options.output)
+    graph = _graph_json(options.target, options.real, progress)
+    with warnings.catch_warnings():
+        # The summary has them; where it is not printed, `warn` says them.
+        warnings.simplefilter("ignore", ShardwrightWarning)
+        plan = api.plan_graph(graph, **asked, progress=progress)
+    if options.output:
+        write_text(options.output, plan.text)
     if options.json:
         print(plan.text)
     elif not options.quiet:
         print(plan.summary())
+    if options.json or options.quiet:
+        for text in plan.warnings:
+            warn(text)
     return 0
 
 
 def _graph_json(target: str, real: bool, progress: api.Progress | None) -> str:
     if target.endswith(".json"):
-        try:
-            return Path(target).read_text(encoding="utf-8")
-        except OSError as error:
-            raise ShardwrightError(f"[cli] cannot read {target}: {error}") from error
+        return read_text(target, "graph file")
     made = load_target(target)
     step = made.build_real() if real else made.build_meta()
     return api.profile_graph(

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-import argparse
 import json
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from shardwright import _core, api
-from shardwright.commands.options import progress_to, write_output
+from shardwright.commands.options import CommandParser, progress_to
 from shardwright.commands.target import load_target
+from shardwright.files import check_writable, write_text
 
 __all__ = ["main"]
 
-_EXAMPLES = """examples:
+_EXAMPLES = """\
   shardwright profile train.py:step
   shardwright profile train.py:step --graph graph.json --quiet
 """
@@ -22,11 +22,8 @@ _EXAMPLES = """examples:
 
 def main(arguments: Sequence[str]) -> int:
     """Parses, captures, profiles, prints totals; `--graph` writes the graph."""
-    parser = argparse.ArgumentParser(
-        prog="shardwright profile",
-        description="Ops, parameters and FLOPs of one training step, not run.",
-        epilog=_EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+    parser = CommandParser(
+        "profile", "Ops, parameters and FLOPs of one training step, not run.", _EXAMPLES
     )
     parser.add_argument("target", help="file.py:function")
     parser.add_argument("--graph", "-o", help="graph file to write")
@@ -34,13 +31,15 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--real", action="store_true", help="build with real values")
     parser.add_argument("--quiet", action="store_true")
     options = parser.parse_args(arguments)
+    if options.graph:
+        check_writable(options.graph)
     made = load_target(options.target)
     step = made.build_real() if options.real else made.build_meta()
     profiled = api.profile_graph(
         step.model, step.batch, loss=step.loss, progress=progress_to(options.quiet)
     )
     if options.graph:
-        write_output(options.graph, profiled.graph_json)
+        write_text(options.graph, profiled.graph_json)
     totals = _totals(
         profiled.captured.graph, json.loads(_core.factor_maps(profiled.graph_json))
     )

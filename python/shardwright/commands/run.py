@@ -4,20 +4,26 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
+import os
 from collections.abc import Sequence
 from typing import Any
 
 from shardwright import api
+from shardwright.commands.options import CommandParser, seed, whole_above_0
 from shardwright.commands.target import Step, Target, load_target
+from shardwright.errors import InvalidPlanError
 from shardwright.planfile import Plan
 
 __all__ = ["main"]
 
-_EXAMPLES = """examples:
+_EXAMPLES = """\
   torchrun --nproc-per-node 4 -m shardwright run train.py:step --plan plan.json
   shardwright run train.py:step --plan plan.json --steps 5 --compare
       (without torchrun: as many processes as the plan's mesh has, on this machine)
 """
+
+_OPTIMIZERS = ("adamw", "adam", "sgd", "sgd-momentum")
 
 # Allocated bytes may stay below the prediction by this part of it, and never
 # exceed it.
@@ -26,33 +32,30 @@ _SLACK_BELOW = 0.10
 
 def main(arguments: Sequence[str]) -> int:
     """Parses, runs on all ranks; 0 when every check passed, else 1."""
-    parser = argparse.ArgumentParser(
-        prog="shardwright run",
-        description="Train some steps under a plan; say what really happened.",
-        epilog=_EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+    parser = CommandParser(
+        "run", "Train some steps under a plan; say what really happened.", _EXAMPLES
     )
     parser.add_argument("target", help="file.py:function")
     parser.add_argument("--plan", required=True, help="plan file")
-    parser.add_argument("--steps", type=int, default=3)
+    parser.add_argument("--steps", type=whole_above_0, default=3)
     parser.add_argument(
         "--compare", action="store_true", help="with one process, equal or exit code 1"
     )
-    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--seed", type=seed, default=0)
     parser.add_argument("--json", action="store_true", help="report as JSON")
     parser.add_argument("--quiet", action="store_true")
     options = parser.parse_args(arguments)
     plan = Plan.load(options.plan)
+    _check_optimizer(plan)
     load_target(options.target)  # a wrong target is found before processes start
 
     from shardwright.execute.launch import joined, launch, under_torchrun
 
+    num_ranks = math.prod(axis["size"] for axis in plan.data["mesh"]["axes"])
     if under_torchrun():
+        _check_world(num_ranks)
         with joined():
             return _on_rank(options, plan)
-    num_ranks = 1
-    for axis in plan.data["mesh"]["axes"]:
-        num_ranks *= axis["size"]
     codes = launch(_spawned, num_ranks, vars(options), plan.text)
     return int(max(codes))
 
@@ -61,11 +64,31 @@ def _spawned(rank: int, options: dict[str, Any], plan_text: str) -> int:
     return _on_rank(argparse.Namespace(**options), Plan.from_text(plan_text))
 
 
+def _check_optimizer(plan: Plan) -> None:
+    if plan.data["optimizer"] not in _OPTIMIZERS:
+        raise InvalidPlanError(
+            f"[cli] the plan's optimizer cannot be run: expected one of "
+            f"{', '.join(_OPTIMIZERS)}, got '{plan.data['optimizer']}'. Try: plan again"
+        )
+
+
+def _check_world(num_ranks: int) -> None:
+    """Before any rank waits for another."""
+    world = os.environ["WORLD_SIZE"]
+    if world != str(num_ranks):
+        raise InvalidPlanError(
+            f"[cli] wrong number of processes: the plan's mesh has {num_ranks}, "
+            f"torchrun started {world}. Try: torchrun --nproc-per-node {num_ranks}, "
+            "or plan for this number of devices"
+        )
+
+
 def _on_rank(options: argparse.Namespace, plan: Plan) -> int:
     import torch.distributed as dist
 
-    from shardwright.execute.run import RunOptions, run
+    from shardwright.execute.run import RunOptions, check_same_plan, run
 
+    check_same_plan(plan.data)  # before the minutes that capture may take
     target = load_target(options.target)
     step = target.build_real(options.seed)
     # From the real model: constants have values, devices are those of the run.

@@ -105,7 +105,7 @@ _COPIES = (
 )  # fmt: skip
 _GEMMS = (
     "mm", "addmm", "bmm", "baddbmm", "addbmm", "mv", "addmv", "dot", "vdot",
-    "_grouped_mm", "mkldnn_rnn_layer", "mkldnn_rnn_layer_backward",
+    "_grouped_mm", "_trilinear", "mkldnn_rnn_layer", "mkldnn_rnn_layer_backward",
 )  # fmt: skip
 _KIND_OF_NAME = (
     dict.fromkeys(_REDUCTIONS, "reduction")
@@ -176,6 +176,22 @@ def _attention_backward(args: Sequence[Any], out: Any) -> int:
     return int(2 * pairs * (3 * query.shape[-1] + 2 * value.shape[-1]))
 
 
+def _trilinear(args: Sequence[Any], out: Any) -> int:
+    """Products over the expanded dims, contracted over one summed dim first, then
+    over the others (nn.Bilinear and its gradients)."""
+    expanded = []
+    for tensor, dims in zip(args[:3], args[3:6], strict=True):
+        shape = list(tensor.shape)
+        for dim in dims:
+            shape.insert(dim, 1)
+        expanded.append(shape)
+    sizes = [max(column) for column in zip(*expanded, strict=True)]
+    total = rest = prod(sizes)
+    for dim in args[6][:1]:
+        rest //= sizes[dim]
+    return int(2 * (total + rest)) if args[6] else int(2 * total)
+
+
 def _rnn_layer(args: Sequence[Any], out: Any) -> int:
     steps_times_batch = args[0].shape[0] * args[0].shape[1]
     return int(2 * steps_times_batch * (args[1].numel() + args[2].numel()))
@@ -202,6 +218,7 @@ _FLOPS: dict[str, Callable[[Sequence[Any], Any], int]] = {
     "_scaled_dot_product_efficient_attention_backward": _attention_backward,
     "_scaled_dot_product_cudnn_attention": _attention,
     "_scaled_dot_product_cudnn_attention_backward": _attention_backward,
+    "_trilinear": _trilinear,
     "mkldnn_rnn_layer": _rnn_layer,
     "mkldnn_rnn_layer_backward": lambda args, out: 2 * _rnn_layer(args, out),
 }

@@ -51,6 +51,31 @@ def test_wrong_usage_is_the_users_fault(arguments: tuple[str, ...]) -> None:
     assert done.stderr != ""
 
 
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        (("nonsense",), "nonsense"),
+        (("doctor", "--nonsense"), "Try: shardwright doctor --help"),
+        (("solve",), "FILE is required"),
+        (("solve", "p.json", "--gap", "-1"), "at least 0, got '-1'"),
+        (("solve", "p.json", "--gap", "nan"), "at least 0, got 'nan'"),
+        (("solve", "p.json", "--time-limit", "0"), "above 0, got '0'"),
+        (("solve", "absent.json"), "absent.json"),
+        (("verify", "graph.json"), "PLAN is required"),
+        (("verify", ".", "."), "it is a folder"),
+        (("convert", "[a]", "[-]", "--shape", "x", "--cluster", "4 cpu"), "--shape"),
+        (("run", "x.py:f", "--plan"), "Try: shardwright run --help"),
+        (("plan", "x.py:f"), "--cluster"),
+    ],
+)
+def test_wrong_usage_is_one_line(arguments: tuple[str, ...], expected: str) -> None:
+    done = run(*arguments)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.startswith("error: [")
+    assert done.stderr.count("\n") == 1
+    assert expected in done.stderr
+
+
 def test_doctor_as_json() -> None:
     report = json.loads(run("doctor", "--json").stdout)
     assert report["shardwright"] == shardwright.__version__

@@ -1,6 +1,11 @@
+#include <fcntl.h>
 #include <gtest/gtest.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include <cstdio>
+#include <filesystem>
+#include <iterator>
 #include <string>
 
 #include "shardwright/base/check.h"
@@ -52,6 +57,39 @@ TEST(Json, FilesRoundTrip) {
   EXPECT_EQ(read->dump(), "{\"b\":1,\"a\":2}");
   std::remove(path.c_str());
   EXPECT_EQ(read_json_file(path).error().code, ErrorCode::kIoError);
+}
+
+TEST(Json, WhatIsNoFileIsNeverReplaced) {
+  namespace fs = std::filesystem;
+  const fs::path folder = fs::path(testing::TempDir()) / "sw_base_test_files";
+  fs::remove_all(folder);
+  fs::create_directory(folder);
+  EXPECT_EQ(write_text_file(folder.string(), "text").error().code,
+            ErrorCode::kIoError);
+  EXPECT_EQ(write_text_file(folder / "absent" / "file", "text").error().code,
+            ErrorCode::kIoError);
+  EXPECT_EQ(read_text_file(folder.string()).error().code, ErrorCode::kIoError);
+  // A link stays a link; what it names gets the text.
+  ASSERT_TRUE(write_text_file(folder / "file", "old"));
+  fs::create_symlink("file", folder / "link");
+  ASSERT_TRUE(write_text_file(folder / "link", "new"));
+  EXPECT_TRUE(fs::is_symlink(folder / "link"));
+  EXPECT_EQ(*read_text_file(folder / "file"), "new");
+  // A pipe stays a pipe, as a device would.
+  const std::string pipe = folder / "pipe";
+  ASSERT_EQ(mkfifo(pipe.c_str(), 0600), 0);
+  const int reader = open(pipe.c_str(), O_RDONLY | O_NONBLOCK);
+  ASSERT_TRUE(write_text_file(pipe, "text"));
+  EXPECT_TRUE(fs::is_fifo(pipe));
+  close(reader);
+  EXPECT_EQ(std::distance(fs::directory_iterator(folder), {}), 3);
+  fs::remove_all(folder);
+}
+
+TEST(Json, ReasonsCanBePrinted) {
+  const std::string message = parse_json("\xff\x01", "plan").error().message;
+  EXPECT_EQ(message.find("json.exception"), std::string::npos) << message;
+  for (const char c : message) EXPECT_TRUE(c >= ' ' && c <= '~') << message;
 }
 
 TEST(Check, ThrowsInternalError) {

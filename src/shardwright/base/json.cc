@@ -1,15 +1,58 @@
 #include "shardwright/base/json.h"
 
 #include <fmt/format.h>
+#include <unistd.h>
 
-#include <cstdio>
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <filesystem>
 #include <fstream>
 #include <sstream>
 
 namespace shardwright {
 namespace {
 
+namespace fs = std::filesystem;
+
 std::string type_of(const Json& value) { return value.type_name(); }
+
+// What the JSON library says, without its error numbers, and with '?' for bytes
+// that a terminal may not show.
+std::string reason_of(const std::exception& error) {
+  std::string reason = error.what();
+  const std::size_t end = reason.find("] ");
+  if (reason.starts_with("[json.exception") && end != std::string::npos) {
+    reason.erase(0, end + 2);
+  }
+  for (char& c : reason) {
+    if (c < ' ' || c > '~') c = '?';
+  }
+  return reason;
+}
+
+tl::unexpected<Error> cannot_write(const std::string& path,
+                                   const std::string& reason) {
+  return make_error(ErrorCode::kIoError,
+                    fmt::format("[io] cannot write {}: {}", path, reason));
+}
+
+// A device or a pipe: written to, never replaced.
+bool is_special(const fs::path& path) {
+  std::error_code ignored;
+  return fs::exists(path, ignored) && !fs::is_regular_file(path, ignored) &&
+         !fs::is_directory(path, ignored);
+}
+
+// Empty, or why it failed.
+std::string write_to(const fs::path& path, const std::string& text) {
+  errno = 0;
+  std::ofstream out(path, std::ios::binary | std::ios::trunc);
+  out << text;
+  out.close();
+  if (out) return "";
+  return errno != 0 ? std::strerror(errno) : "writing failed";
+}
 
 Result<const Json*> member(const Json& object, const char* key,
                            const std::string& where) {
@@ -43,7 +86,7 @@ Result<Json> parse_json(const std::string& text, const std::string& what) {
     try {
       reason = Json::parse(text).type_name();
     } catch (const std::exception& e) {
-      reason = e.what();
+      reason = reason_of(e);
     }
     return make_error(ErrorCode::kParseError,
                       fmt::format("[json] {} is not readable: {}. Try: make "
@@ -54,12 +97,16 @@ Result<Json> parse_json(const std::string& text, const std::string& what) {
 }
 
 Result<std::string> read_text_file(const std::string& path) {
+  std::error_code ignored;
+  errno = 0;
   std::ifstream in(path, std::ios::binary);
-  if (!in) {
-    return make_error(ErrorCode::kIoError,
-                      fmt::format("[io] cannot open {}: no such file, or not "
-                                  "readable",
-                                  path));
+  if (!in || fs::is_directory(path, ignored)) {
+    const std::string reason =
+        errno != 0 ? std::strerror(errno) : "it is a folder";
+    return make_error(
+        ErrorCode::kIoError,
+        fmt::format("[io] cannot read {}: {}. Try: check the path", path,
+                    reason));
   }
   std::ostringstream out;
   out << in.rdbuf();
@@ -76,23 +123,26 @@ Result<Json> read_json_file(const std::string& path) {
 }
 
 Result<bool> write_text_file(const std::string& path, const std::string& text) {
-  const std::string beside = path + ".part";
-  {
-    std::ofstream out(beside, std::ios::binary | std::ios::trunc);
-    out << text;
-    out.flush();
-    if (!out) {
-      std::remove(beside.c_str());
-      return make_error(ErrorCode::kIoError,
-                        fmt::format("[io] cannot write {}", path));
-    }
+  std::error_code failed;
+  fs::path target = fs::weakly_canonical(path, failed);
+  if (failed) target = path;
+  if (fs::is_directory(target, failed)) {
+    return cannot_write(path, "it is a folder. Try: a file in it");
   }
-  if (std::rename(beside.c_str(), path.c_str()) != 0) {
-    std::remove(beside.c_str());
-    return make_error(ErrorCode::kIoError,
-                      fmt::format("[io] cannot replace {}", path));
+  if (is_special(target)) {
+    const std::string reason = write_to(target, text);
+    return reason.empty() ? Result<bool>(true) : cannot_write(path, reason);
   }
-  return true;
+  fs::path beside = target;
+  beside += fmt::format(".{}.part", getpid());
+  std::string reason = write_to(beside, text);
+  if (reason.empty()) {
+    fs::rename(beside, target, failed);
+    if (!failed) return true;
+    reason = failed.message();
+  }
+  fs::remove(beside, failed);
+  return cannot_write(path, reason);
 }
 
 Result<std::int64_t> get_int(const Json& object, const char* key,
@@ -143,6 +193,20 @@ Result<const Json*> get_object(const Json& object, const char* key,
   SW_ASSIGN_OR_RETURN(const Json* value, member(object, key, where));
   if (!value->is_object()) return wrong_type(key, "an object", *value, where);
   return value;
+}
+
+Result<bool> check_keys(const Json& object,
+                        std::initializer_list<std::string_view> known,
+                        const std::string& where) {
+  for (const auto& [key, unused] : object.items()) {
+    if (std::find(known.begin(), known.end(), key) == known.end()) {
+      return make_error(ErrorCode::kParseError,
+                        fmt::format("[json] {}: unknown field '{}'. Try: one "
+                                    "of {}",
+                                    where, key, fmt::join(known, ", ")));
+    }
+  }
+  return true;
 }
 
 Result<std::vector<std::int64_t>> get_ints(const Json& object, const char* key,

@@ -3,8 +3,10 @@
 #pragma once
 
 #include <cstdint>
+#include <initializer_list>
 #include <nlohmann/json.hpp>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "shardwright/base/result.h"
@@ -19,8 +21,9 @@ Result<Json> parse_json(const std::string& text, const std::string& what);
 // Reads and parses a file. Errors: kIoError, kParseError.
 Result<Json> read_json_file(const std::string& path);
 Result<std::string> read_text_file(const std::string& path);
-// Writes beside the target and renames, so that a reader never sees half a
-// file.
+// Writes beside the target and renames, so that a reader never sees half a file
+// and a failure leaves what was there. Links are followed; devices and pipes
+// are written to, not replaced. Error: kIoError.
 Result<bool> write_text_file(const std::string& path, const std::string& text);
 
 // Typed access: kParseError naming `where` and the key when it is missing or
@@ -40,6 +43,12 @@ Result<const Json*> get_object(const Json& object, const char* key,
                                const std::string& where);
 Result<std::vector<std::int64_t>> get_ints(const Json& object, const char* key,
                                            const std::string& where);
+
+// For files that people write: a field that is not known is a slip, not a
+// wish. Error: kParseError listing the known ones.
+Result<bool> check_keys(const Json& object,
+                        std::initializer_list<std::string_view> known,
+                        const std::string& where);
 
 // SHA-256 of the text, in hexadecimal: graph and plan hashes.
 std::string sha256_hex(const std::string& text);

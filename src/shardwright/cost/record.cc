@@ -164,7 +164,76 @@ Result<bool> check_record(const Record& record, const std::string& where) {
   return true;
 }
 
+bool in_range(std::int32_t index, std::size_t count) {
+  return index >= 0 && static_cast<std::size_t>(index) < count;
+}
+
+bool uses_factors_below(const Expr& expr, std::size_t num_factors) {
+  for (const Term& term : expr.terms) {
+    for (const std::int32_t factor : term.factors) {
+      if (!in_range(factor, num_factors)) return false;
+    }
+  }
+  return true;
+}
+
+bool uses_factors_below(const Record& record, std::size_t num_factors) {
+  for (const Expr& size : record.sizes) {
+    if (!uses_factors_below(size, num_factors)) return false;
+  }
+  for (const auto* program : {&record.forward, &record.backward}) {
+    for (const Event& event : *program) {
+      if (!uses_factors_below(event.bytes, num_factors)) return false;
+    }
+  }
+  for (const auto* list : {&record.kernels_forward, &record.kernels_backward}) {
+    for (const Kernel& kernel : *list) {
+      for (const auto* expr :
+           {&kernel.flops, &kernel.bytes_read, &kernel.bytes_written}) {
+        if (!uses_factors_below(*expr, num_factors)) return false;
+      }
+    }
+  }
+  return true;
+}
+
 }  // namespace
+
+Result<bool> check_fits(const Record& record, std::size_t num_operands,
+                        std::size_t num_results, std::size_t num_factors,
+                        const std::string& where) {
+  if (record.results.size() != num_results ||
+      record.gradients.size() != num_operands) {
+    return damaged(
+        where, fmt::format("expected {} operands and {} results, got {} "
+                           "and {}",
+                           num_operands, num_results, record.gradients.size(),
+                           record.results.size()));
+  }
+  for (const auto* list : {&record.results, &record.saved, &record.gradients}) {
+    for (const Handle& handle : *list) {
+      const bool operand = handle.kind == Handle::Kind::kOperand;
+      const bool gradient = handle.kind == Handle::Kind::kGradient;
+      if ((operand && !in_range(handle.index, num_operands)) ||
+          (gradient && !in_range(handle.index, num_results))) {
+        return damaged(where,
+                       "a handle names an operand or a result that is "
+                       "not there");
+      }
+    }
+  }
+  if (!uses_factors_below(record, num_factors)) {
+    return damaged(where, fmt::format("a size depends on more than the {} "
+                                      "factors of the op's rule",
+                                      num_factors));
+  }
+  for (const auto& [name, variant] : record.variants) {
+    SW_RETURN_IF_ERROR(check_fits(variant, num_operands, num_results,
+                                  num_factors,
+                                  fmt::format("{} variant {}", where, name)));
+  }
+  return true;
+}
 
 double Expr::value(const std::vector<std::int64_t>& sizes) const {
   double sum = 0;

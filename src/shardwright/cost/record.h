@@ -81,6 +81,14 @@ struct Record {
   [[nodiscard]] const Record* of_variant(const std::string& variant) const;
 };
 
+// Error: kInvalidGraph, also when a handle names a storage that is not there.
 Result<Record> record_from_json(const Json& json, const std::string& where);
+
+// Whether the record, variants included, is of an op with so many operands,
+// results and factors of its rule: that of another op in a damaged graph would
+// break invariants later. Error: kInvalidGraph. O(size of the record).
+Result<bool> check_fits(const Record& record, std::size_t num_operands,
+                        std::size_t num_results, std::size_t num_factors,
+                        const std::string& where);
 
 }  // namespace shardwright::cost

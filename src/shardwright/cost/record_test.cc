@@ -38,5 +38,22 @@ TEST(RecordTest, RefusesWhatIsNoExpression) {
   }
 }
 
+TEST(RecordTest, ARecordOfAnotherOpDoesNotFit) {
+  const Json read = Json::parse(R"({"c": 4, "f": [0, 2]})");
+  Json json = record_with_read(read);
+  json["results"] = Json::array({"i1"});
+  json["gradients"] = Json::array({"g0", nullptr});
+  const auto record = record_from_json(json, "op");
+  ASSERT_TRUE(record.has_value()) << record.error().message;
+  EXPECT_TRUE(check_fits(*record, 2, 1, 3, "op"));
+  EXPECT_FALSE(check_fits(*record, 2, 1, 2, "op"));  // no factor 2
+  EXPECT_FALSE(check_fits(*record, 1, 1, 3, "op"));
+  EXPECT_FALSE(check_fits(*record, 2, 0, 3, "op"));
+  json["saved"] = Json::array({"i2"});
+  const auto other = record_from_json(json, "op");
+  EXPECT_EQ(check_fits(*other, 2, 1, 3, "op").error().code,
+            ErrorCode::kInvalidGraph);
+}
+
 }  // namespace
 }  // namespace shardwright::cost

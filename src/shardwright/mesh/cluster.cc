@@ -120,21 +120,28 @@ Result<bool> check_header(const Json& json) {
         fmt::format("[mesh] expected {} version {}, got '{}' version {}",
                     kClusterSchema, kClusterVersion, schema, version));
   }
-  return true;
+  return check_keys(json, {"schema", "version", "name", "device", "levels"},
+                    "cluster");
 }
 
 Result<bool> validate_level(const LinkLevel& level) {
-  const auto usable = [](double value) { return value >= 0 && value < 1e300; };
-  if (level.size >= 1 && level.size <= kMaxDevices &&
-      usable(level.alpha.value) && usable(level.beta)) {
-    return true;
+  const auto bad = [&level](const char* field, const std::string& expected,
+                            auto got) {
+    return make_error(ErrorCode::kInvalidMesh,
+                      fmt::format("[mesh] link level '{}': {} must be {}, got "
+                                  "{}",
+                                  level.name, field, expected, got));
+  };
+  if (level.size < 1 || level.size > kMaxDevices) {
+    return bad("size", fmt::format("1 to {}", kMaxDevices), level.size);
   }
-  return make_error(
-      ErrorCode::kInvalidMesh,
-      fmt::format("[mesh] link level '{}': expected a size of 1 to {} and "
-                  "finite alpha and beta of at least 0, got {}, {} and {}",
-                  level.name, kMaxDevices, level.size, level.alpha.value,
-                  level.beta));
+  for (const auto& [field, value] : {std::pair{"alpha_s", level.alpha.value},
+                                     {"beta_s_per_byte", level.beta}}) {
+    if (!(value >= 0 && value < 1e300)) {
+      return bad(field, "finite and at least 0", value);
+    }
+  }
+  return true;
 }
 
 }  // namespace
@@ -168,7 +175,9 @@ Result<bool> validate(const Cluster& cluster) {
 Result<Cluster> parse_cluster(const std::string& text) {
   if (text.ends_with(".json")) {
     SW_ASSIGN_OR_RETURN(const Json json, read_json_file(text));
-    return cluster_from_json(json);
+    Result<Cluster> cluster = cluster_from_json(json);
+    if (!cluster) cluster.error().message += " (cluster file " + text + ")";
+    return cluster;
   }
   const std::optional<ClusterText> parts = split_text(text);
   if (!parts) return no_cluster(text, "expected [HOSTS x] DEVICES NAME");
@@ -178,6 +187,14 @@ Result<Cluster> parse_cluster(const std::string& text) {
   }
   if (parts->hosts < 1 || parts->devices < 1) {
     return no_cluster(text, "expected at least one device, got 0");
+  }
+  // take_number stops above the limit, so the number itself is in the text
+  // only.
+  if (std::max(parts->hosts, parts->devices) > kMaxDevices) {
+    return make_error(ErrorCode::kInvalidMesh,
+                      fmt::format("[mesh] '{}' has too many devices: expected "
+                                  "at most {}",
+                                  text, kMaxDevices));
   }
   Cluster cluster = cluster_of(*preset, parts->hosts, parts->devices);
   SW_RETURN_IF_ERROR(validate(cluster));
@@ -194,6 +211,10 @@ Result<Cluster> cluster_from_json(const Json& json) {
     const std::string where =
         fmt::format("cluster.levels[{}]", cluster.levels.size());
     LinkLevel level;
+    if (entry.is_object()) {
+      SW_RETURN_IF_ERROR(check_keys(
+          entry, {"name", "size", "alpha_s", "beta_s_per_byte"}, where));
+    }
     SW_ASSIGN_OR_RETURN(level.name, get_string(entry, "name", where));
     SW_ASSIGN_OR_RETURN(level.size, get_int(entry, "size", where));
     SW_ASSIGN_OR_RETURN(level.alpha.value, get_double(entry, "alpha_s", where));

@@ -116,6 +116,27 @@ TEST(ClusterJson, Errors) {
               HasSubstr("cluster.levels[0]: 'size' is missing"));
 }
 
+TEST(ClusterJson, UnknownFieldsAreSlips) {
+  const Json right = to_json(parse_cluster("4 cpu").value());
+  const auto message = [](const Json& json) {
+    const auto cluster = cluster_from_json(json);
+    EXPECT_FALSE(cluster.has_value());
+    return cluster.error().message;
+  };
+  Json json = right;
+  json["level"] = 3;
+  EXPECT_THAT(message(json), HasSubstr("cluster: unknown field 'level'"));
+  json = right;
+  json["device"]["memory"] = 3;
+  EXPECT_THAT(message(json), HasSubstr("memory_bytes"));
+  json = right;
+  json["levels"][0]["alpha"] = 3;
+  EXPECT_THAT(message(json), HasSubstr("cluster.levels[0]"));
+  json = right;
+  json["levels"][0]["alpha_s"] = -1;
+  EXPECT_THAT(message(json), HasSubstr("alpha_s must be finite"));
+}
+
 TEST(MeshOf, AxesCarryTheSlowestLink) {
   const DeviceMesh mesh = mesh_of(two_hosts(4), {2, 4}).value();
   EXPECT_EQ(to_string(mesh), "a=2 b=4");

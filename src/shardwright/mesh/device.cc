@@ -39,6 +39,7 @@ Result<std::map<std::string, Efficiency>> efficiency_from_json(
                       get_object(json, "efficiency", where));
   for (const auto& [name, entry] : classes->items()) {
     const std::string place = where + ".efficiency." + name;
+    SW_RETURN_IF_ERROR(check_keys(entry, {"compute", "bandwidth"}, place));
     Efficiency part;
     SW_ASSIGN_OR_RETURN(part.compute, get_double(entry, "compute", place));
     SW_ASSIGN_OR_RETURN(part.bandwidth, get_double(entry, "bandwidth", place));
@@ -134,6 +135,10 @@ Json to_json(const Device& device) {
 
 Result<Device> device_from_json(const Json& json, const std::string& where) {
   Device device;
+  SW_RETURN_IF_ERROR(check_keys(json,
+                                {"name", "type", "memory_bytes", "peak_flops",
+                                 "memory_bandwidth", "launch_s", "efficiency"},
+                                where));
   SW_ASSIGN_OR_RETURN(device.name, get_string(json, "name", where));
   SW_ASSIGN_OR_RETURN(device.type, get_string(json, "type", where));
   SW_ASSIGN_OR_RETURN(const std::int64_t memory,
