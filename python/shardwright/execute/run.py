@@ -19,12 +19,11 @@ from typing import Any
 import torch
 import torch.distributed as dist
 from torch import Tensor, nn
-from torch.distributed.tensor import DTensor
 
 from shardwright.errors import InvalidPlanError, VersionMismatchError
 from shardwright.execute.generate import CapturedProgram
 from shardwright.execute.memory import storage_bytes, watch
-from shardwright.execute.parameters import ParallelModule, make_mesh
+from shardwright.execute.parameters import ParallelModule, make_mesh, whole_tensor
 from shardwright.execute.reference import (
     Trained,
     WidenedProgram,
@@ -263,7 +262,7 @@ class _Watch:
         """
         arrays = {}
         for name, tensor in tensors.items():
-            whole = tensor.full_tensor() if isinstance(tensor, DTensor) else tensor
+            whole = whole_tensor(tensor)
             if dist.get_rank() == 0:
                 arrays[name] = whole.detach().double().numpy().copy()
         return arrays
@@ -316,7 +315,7 @@ def _compare_in_double(
         lambda: parallel.run_flat(to_double(inputs))[0],
         make_optimizer(parallel.parameters(), options),
         options.steps,
-        whole=lambda x: x.full_tensor() if isinstance(x, DTensor) else x,
+        whole=whole_tensor,
     )
     if single is None:
         return []
