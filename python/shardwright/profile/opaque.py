@@ -22,6 +22,9 @@ _FULL_SIZE_LOSSES = {
     "mse_loss", "smooth_l1_loss", "binary_cross_entropy", "soft_margin_loss",
 }  # fmt: skip
 
+_BATCH_NORM = {"native_batch_norm", "_native_batch_norm_legit"}
+_BATCH_NORM_BACKWARD = {"native_batch_norm_backward"}
+
 
 def storage_bytes(op: OpOverload, args: Sequence[Any], out: Tensor) -> int:
     """Bytes of the storage of a new result, where fake kernels say less."""
@@ -38,6 +41,10 @@ def transients(op: OpOverload, args: Sequence[Any], threads: int) -> list[Altern
         return backward_scratch(args, threads)
     if name == "_scaled_dot_product_flash_attention_for_cpu":
         return [_flash_attention(args, threads)]
+    if name in _BATCH_NORM:
+        return [_batch_norm(args[0], 1, 5)]
+    if name in _BATCH_NORM_BACKWARD:
+        return [_batch_norm(args[1], 2, 5)]
     return []
 
 
@@ -61,6 +68,14 @@ def _flash_attention(args: Sequence[Any], threads: int) -> Alternative:
             Part(scratch * threads * accumulate),
         )
     )
+
+
+def _batch_norm(data: Tensor, copies: int, vectors: int) -> Alternative:
+    """Backward makes the gradient of the data twice; both phases work with a few
+    numbers per channel, results included."""
+    item = data.element_size()
+    whole = Part(item, tuple(data.shape))
+    return Alternative((*[whole] * copies, Part(item * vectors, (data.shape[1],))))
 
 
 def default_threads() -> int:
