@@ -182,7 +182,7 @@ def mixture(batch: int = 6) -> Case:
     return Mixture(), (torch.randn(batch, 7, 12), torch.randn(batch, 7, 12))
 
 
-def unrolled(batch: int = 9) -> Case:
+def unrolled(batch: int = 10) -> Case:
     return Unrolled(), torch.randint(0, 53, (batch, 6))
 
 

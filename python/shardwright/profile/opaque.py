@@ -22,6 +22,7 @@ _FULL_SIZE_LOSSES = {
     "mse_loss", "smooth_l1_loss", "binary_cross_entropy", "soft_margin_loss",
 }  # fmt: skip
 
+_SMALL = 128  # bytes of a kernel's bookkeeping
 _BATCH_NORM = {"native_batch_norm", "_native_batch_norm_legit"}
 _BATCH_NORM_BACKWARD = {"native_batch_norm_backward"}
 
@@ -41,6 +42,8 @@ def transients(op: OpOverload, args: Sequence[Any], threads: int) -> list[Altern
         return backward_scratch(args, threads)
     if name == "_scaled_dot_product_flash_attention_for_cpu":
         return [_flash_attention(args, threads)]
+    if name == "_scaled_dot_product_flash_attention_for_cpu_backward":
+        return [_flash_attention_backward(args, threads)]
     if name in _BATCH_NORM:
         return [_batch_norm(args[0], 1, 5)]
     if name in _BATCH_NORM_BACKWARD:
@@ -56,8 +59,7 @@ def _flash_attention(args: Sequence[Any], threads: int) -> Alternative:
     """Result, log-sum-exp, and per thread a block of scores and of output."""
     query, key = args[0], args[1]
     batch, heads, length, head_dim = query.shape
-    rows = 256 if length >= 768 else 64 if length >= 192 else 32
-    columns = min(512, key.shape[2])
+    rows, columns = _attention_block(length, key.shape[2])
     accumulate = 4  # bytes: float32 whatever the operands are
     scratch = rows * columns + 2 * rows + rows * head_dim
     item = query.element_size()
@@ -68,6 +70,29 @@ def _flash_attention(args: Sequence[Any], threads: int) -> Alternative:
             Part(scratch * threads * accumulate),
         )
     )
+
+
+def _flash_attention_backward(args: Sequence[Any], threads: int) -> Alternative:
+    """Three gradients, the incoming one made contiguous, and per thread a block
+    of scores and one of their gradients."""
+    gradient, query, key, value = args[:4]
+    rows, columns = _attention_block(query.shape[2], key.shape[2])
+    made = [query, key, value]
+    if not gradient.is_contiguous():
+        made.append(gradient)
+    accumulate = 4
+    return Alternative(
+        (
+            *(Part(t.element_size(), tuple(t.shape)) for t in made),
+            Part(2 * rows * columns * threads * accumulate + _SMALL),
+        )
+    )
+
+
+def _attention_block(length: int, keys: int) -> tuple[int, int]:
+    """Rows and columns of scores that the CPU kernels hold at a time."""
+    rows = 256 if length >= 768 else 64 if length >= 192 else 32
+    return rows, min(512, keys)
 
 
 def _batch_norm(data: Tensor, copies: int, vectors: int) -> Alternative:
