@@ -91,34 +91,121 @@ class Odd(nn.Module):
         return y.square().mean()
 
 
+class PixelGate(nn.Module):
+    """Channels-last convolutions, group norm, attention over pixels, a gate."""
+
+    def __init__(self, channels: int = 10) -> None:
+        super().__init__()
+        self.stem = nn.Conv2d(3, channels, 5, stride=2, padding=2)
+        self.norm = nn.GroupNorm(2, channels)
+        self.depth = nn.Conv2d(channels, channels, 3, padding=1, groups=channels)
+        self.mix = nn.Conv2d(channels, 2 * channels, 1)
+        self.attend = nn.MultiheadAttention(channels, 2, batch_first=True)
+        self.head = nn.Linear(channels, 7)
+
+    def forward(self, x: Tensor, labels: Tensor) -> dict[str, Tensor]:
+        x = x.to(memory_format=torch.channels_last)
+        h = F.silu(self.norm(self.stem(x)))
+        value, gate = self.mix(self.depth(h)).chunk(2, 1)
+        h = h + value * torch.sigmoid(gate)
+        pixels = h.flatten(2).transpose(1, 2)
+        seen, _ = self.attend(pixels, pixels, pixels, need_weights=False)
+        logits = self.head((pixels + seen).mean(1))
+        return {"loss": F.cross_entropy(logits, labels, label_smoothing=0.1)}
+
+
+class Mixture(nn.Module):
+    """A router over experts in einsums, running means by cumsum, a soft cap."""
+
+    def __init__(self, width: int = 12, experts: int = 5, hidden: int = 9) -> None:
+        super().__init__()
+        self.router = nn.Linear(width, experts, bias=False)
+        self.up = nn.Parameter(torch.randn(experts, width, hidden) / width**0.5)
+        self.down = nn.Parameter(torch.randn(experts, hidden, width) / hidden**0.5)
+        self.scale = nn.Parameter(torch.ones(width))
+
+    def forward(self, x: Tensor, target: Tensor) -> Tensor:
+        steps = torch.arange(1, x.shape[1] + 1, dtype=x.dtype, device=x.device)
+        past = x.cumsum(1) / steps[:, None]
+        weights = self.router(past).softmax(-1)
+        h = torch.einsum("btw,ewh->bteh", x, self.up)
+        h = F.gelu(h) * weights[..., None]
+        y = torch.einsum("bteh,ehw->btw", h, self.down)
+        y = 3.0 * torch.tanh((x + y) / 3.0) * self.scale
+        balance = weights.mean((0, 1)).square().sum()
+        return F.smooth_l1_loss(y, target) + 0.01 * balance
+
+
+class Unrolled(nn.Module):
+    """A gated recurrence written as a loop, over embeddings; one weight for all
+    steps, tied to the output."""
+
+    def __init__(self, vocabulary: int = 53, width: int = 14) -> None:
+        super().__init__()
+        self.table = nn.Embedding(vocabulary, width)
+        self.cell = nn.Linear(2 * width, 3 * width)
+        self.start = nn.Parameter(torch.zeros(width))
+        self.norm = nn.RMSNorm(width)
+
+    def forward(self, ids: Tensor) -> Tensor:
+        x = self.table(ids[:, :-1])
+        state = self.start.expand(x.shape[0], -1)
+        seen = []
+        for step in range(x.shape[1]):
+            keep, new, out = self.cell(torch.cat((x[:, step], state), -1)).chunk(3, -1)
+            keep = torch.sigmoid(keep)
+            state = keep * state + (1 - keep) * torch.tanh(new)
+            seen.append(state * torch.sigmoid(out))
+        logits = self.norm(torch.stack(seen, 1)) @ self.table.weight.T
+        return F.cross_entropy(logits.flatten(0, 1), ids[:, 1:].flatten())
+
+
 def mlp() -> Case:
     return Mlp(), (torch.randn(8, 32), torch.randn(8, 32))
 
 
-def resnet() -> Case:
-    batch = {"x": torch.randn(4, 3, 16, 16), "labels": torch.randint(0, 10, (4,))}
-    return ResNet(), batch
+def resnet(batch: int = 4) -> Case:
+    labels = torch.randint(0, 10, (batch,))
+    return ResNet(), {"x": torch.randn(batch, 3, 16, 16), "labels": labels}
 
 
-def odd() -> Case:
-    return Odd(), torch.randn(2, 6, 16)
+def odd(batch: int = 2) -> Case:
+    return Odd(), torch.randn(batch, 6, 16)
+
+
+def pixel_gate(batch: int = 5) -> Case:
+    labels = torch.randint(0, 7, (batch,))
+    return PixelGate(), {"x": torch.randn(batch, 3, 11, 13), "labels": labels}
+
+
+def mixture(batch: int = 6) -> Case:
+    return Mixture(), (torch.randn(batch, 7, 12), torch.randn(batch, 7, 12))
+
+
+def unrolled(batch: int = 10) -> Case:
+    return Unrolled(), torch.randint(0, 53, (batch, 6))
 
 
 def gpt2(
-    layers: int = 2, dropout: float = 0.0, batch: int = 2, length: int = 16
+    layers: int = 2,
+    dropout: float = 0.0,
+    batch: int = 2,
+    length: int = 16,
+    width: int = 32,
+    vocabulary: int = VOCABULARY,
 ) -> Case:
     from transformers import GPT2Config, GPT2LMHeadModel
 
     config = GPT2Config(
-        n_layer=layers, n_embd=32, n_head=4, vocab_size=VOCABULARY, n_positions=32,
+        n_layer=layers, n_embd=width, n_head=4, vocab_size=vocabulary, n_positions=32,
         resid_pdrop=dropout, embd_pdrop=dropout, attn_pdrop=dropout,
         bos_token_id=0, eos_token_id=0,
     )  # fmt: skip
-    ids = torch.randint(0, VOCABULARY, (batch, length))
+    ids = torch.randint(0, vocabulary, (batch, length))
     return GPT2LMHeadModel(config), {"input_ids": ids, "labels": ids}
 
 
-def bert() -> Case:
+def bert(batch: int = 2) -> Case:
     from transformers import BertConfig, BertForMaskedLM
 
     config = BertConfig(
@@ -126,7 +213,7 @@ def bert() -> Case:
         intermediate_size=64, vocab_size=VOCABULARY, max_position_embeddings=32,
         hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0,
     )  # fmt: skip
-    ids = torch.randint(0, VOCABULARY, (2, 12))
+    ids = torch.randint(0, VOCABULARY, (batch, 12))
     mask = torch.ones_like(ids)
     mask[1, 8:] = 0
     return BertForMaskedLM(config), {
@@ -134,7 +221,7 @@ def bert() -> Case:
     }  # fmt: skip
 
 
-def vit() -> Case:
+def vit(batch: int = 3) -> Case:
     from transformers import ViTConfig, ViTForImageClassification
 
     config = ViTConfig(
@@ -142,9 +229,9 @@ def vit() -> Case:
         intermediate_size=64, image_size=16, patch_size=4, num_labels=5,
         hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0,
     )  # fmt: skip
-    labels = torch.randint(0, 5, (3,))
+    labels = torch.randint(0, 5, (batch,))
     return ViTForImageClassification(config), {
-        "pixel_values": torch.randn(3, 3, 16, 16), "labels": labels,
+        "pixel_values": torch.randn(batch, 3, 16, 16), "labels": labels,
     }  # fmt: skip
 
 
@@ -174,5 +261,6 @@ def t5() -> Case:
 
 CASES: dict[str, Callable[[], Case]] = {
     "mlp": mlp, "gpt2": gpt2, "bert": bert, "vit": vit, "resnet": resnet,
-    "llama": llama, "odd": odd, "t5": t5,
+    "llama": llama, "odd": odd, "t5": t5, "pixel_gate": pixel_gate,
+    "mixture": mixture, "unrolled": unrolled,
 }  # fmt: skip

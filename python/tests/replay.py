@@ -18,9 +18,19 @@ ITEMSIZE = {
 
 def evaluate(expr, local):
     terms = expr if isinstance(expr, list) else [expr]
-    value = sum(term["c"] * prod(local[f] for f in term["f"]) for term in terms)
+    value = sum(_term(term, local) for term in terms)
     assert value == int(value), expr
     return int(value)
+
+
+def _term(term, local):
+    for factor, times, low, high in term.get("when", ()):
+        if not low <= times * local[factor] <= high:
+            return 0
+    value = term["c"] * prod(local[f] for f in term["f"])
+    for factor, times, unit in term.get("up", ()):
+        value *= -(-times * local[factor] // unit) * unit
+    return value
 
 
 class Memory:

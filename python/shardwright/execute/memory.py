@@ -11,7 +11,9 @@ order of allocations. It is used in this file only.
 from __future__ import annotations
 
 import gc
-from collections.abc import Callable, Iterable
+import os
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,6 +22,8 @@ from torch import Tensor
 from torch.distributed.tensor import DTensor
 
 __all__ = ["Allocations", "storage_bytes", "watch"]
+
+_LOG_LEVEL, _ABOVE_NOTES = "KINETO_LOG_LEVEL", "6"
 
 
 @dataclass(frozen=True)
@@ -42,7 +46,10 @@ def watch(work: Callable[[], Any]) -> Allocations:
     what it stored elsewhere. Costs about 1 ms a thousand events.
     """
     gc.collect()  # garbage of before must not be released inside
-    with torch.autograd.profiler.profile(profile_memory=True) as profiler:
+    with (
+        _silent_profiler(),
+        torch.autograd.profiler.profile(profile_memory=True) as profiler,
+    ):
         work()
     results: Any = profiler.kineto_results
     events = sorted(
@@ -55,6 +62,23 @@ def watch(work: Callable[[], Any]) -> Allocations:
         level += size
         peak = max(peak, level)
     return Allocations(peak, level, tuple(size for _, size in events))
+
+
+@contextmanager
+def _silent_profiler() -> Iterator[None]:
+    """Keeps the profiler's own start and stop notes ("USDT:...") off stderr.
+
+    Its library reads the level once, at its first use in a process; a level
+    that the user has set stays.
+    """
+    if _LOG_LEVEL in os.environ:
+        yield
+        return
+    os.environ[_LOG_LEVEL] = _ABOVE_NOTES
+    try:
+        yield
+    finally:
+        del os.environ[_LOG_LEVEL]
 
 
 def storage_bytes(tensors: Iterable[Tensor]) -> int:

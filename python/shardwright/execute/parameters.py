@@ -21,14 +21,14 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
-from torch.distributed.tensor import DTensor, Placement, Shard
+from torch.distributed.tensor import DTensor, Placement, Replicate, Shard
 
 from shardwright.errors import InvalidPlanError
 from shardwright.execute.generate import CapturedProgram, LocalProgram, generate
 from shardwright.execute.specs import Spec, parse, placements
 from shardwright.runtime import axes as _axes
 
-__all__ = ["ParallelModule", "make_mesh", "shard_tensor"]
+__all__ = ["ParallelModule", "make_mesh", "shard_tensor", "whole_tensor"]
 
 
 def make_mesh(plan: Mapping[str, Any], device_type: str = "cpu") -> DeviceMesh:
@@ -68,6 +68,22 @@ def shard_tensor(
     return DTensor.from_local(
         part, mesh, layout, run_check=False, shape=full.shape, stride=stride
     )
+
+
+def whole_tensor(tensor: Tensor) -> Tensor:
+    """The global value of a DTensor, on every rank; a plain tensor as it is.
+
+    By DTensor's own redistribution, one mesh axis at a time, minor axes first
+    (several at once make it warn that this could be one collective).
+    """
+    if not isinstance(tensor, DTensor):
+        return tensor
+    layout = list(tensor.placements)
+    for axis in reversed(range(len(layout))):
+        layout[axis] = Replicate()
+        tensor = tensor.redistribute(placements=layout)
+    local: Tensor = tensor.to_local()
+    return local
 
 
 class ParallelModule(nn.Module):

@@ -6,13 +6,18 @@ ratio of the two is a product of these primes and tells the exponents. Primes
 above 3, because small ratios also come from sums (3x + y over x + y can be 2).
 
 An Expr in JSON is {"c": number, "f": [factor, ...]} (with repetition), or a
-list of such, to be added.
+list of such, to be added. Scratch of kernels that work in blocks has two more
+keys, both optional: "up": [[factor, times, unit], ...], each a further factor
+ceil(times * size / unit) * unit; "when": [[factor, times, low, high], ...], the
+term counts only if low <= times * size <= high for each.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from math import prod
 from typing import Any
+
+from shardwright.profile.scratch import Alternative, Part
 
 __all__ = ["NotProportional", "Scaling", "constant"]
 
@@ -64,6 +69,51 @@ class Scaling:
         if len(terms) > 1:
             return terms
         return terms[0] if terms else constant(0)
+
+    def alternative(self, base: Alternative, scaled: Alternative) -> Expr:
+        """The bytes of `base`, valid at any local sizes; `scaled` is the same
+        with the factors scaled."""
+        if len(base.parts) != len(scaled.parts) or len(base.when) != len(scaled.when):
+            raise NotProportional("another kind of scratch")
+        when = []
+        for before, after in zip(base.when, scaled.when, strict=True):
+            if before.size != after.size:
+                size = self._one_factor(before.size, after.size)
+                when.append([*size, before.low, before.high])
+            elif not before.holds():
+                return constant(0)
+        terms = []
+        for part, grown in zip(base.parts, scaled.parts, strict=True):
+            term = self._part(part, grown)
+            terms.append(term | {"when": when} if when else term)
+        return terms[0] if len(terms) == 1 else terms
+
+    def _part(self, base: Part, scaled: Part) -> dict[str, Any]:
+        if base.scale != scaled.scale:
+            # A kernel that picks its block sizes by the operands' sizes: no
+            # part of the op needs more scratch than the whole.
+            if base.value() > scaled.value():
+                raise NotProportional("scratch that shrinks")
+            return {"c": base.value(), "f": []}
+        coefficient, factors, up = base.scale, [], []
+        for before, after in zip(base.dims, scaled.dims, strict=True):
+            found = self._factors(before, after)
+            coefficient *= before // prod(self.sizes[f] for f in found)
+            factors += found
+        for (before, unit), (after, _) in zip(base.padded, scaled.padded, strict=True):
+            if before == after:
+                coefficient *= -(-before // unit) * unit
+            else:
+                up.append([*self._one_factor(before, after), unit])
+        term: dict[str, Any] = {"c": coefficient, "f": factors}
+        return term | {"up": up} if up else term
+
+    def _one_factor(self, before: int, after: int) -> tuple[int, int]:
+        """(factor, times) of a size that is times * the factor's."""
+        factors = self._factors(before, after)
+        if len(factors) != 1 or before % self.sizes[factors[0]]:
+            raise NotProportional(f"{before} is no multiple of one factor")
+        return factors[0], before // self.sizes[factors[0]]
 
     def _factors(self, before: int, after: int) -> tuple[int, ...]:
         if before == 0 or after % before:

@@ -34,6 +34,7 @@ from shardwright.profile.expressions import NotProportional, Scaling, constant
 from shardwright.profile.kernels import Kernel
 from shardwright.profile.layout import Layout
 from shardwright.profile.running import Event, Run, Runner
+from shardwright.profile.scratch import Alternative
 
 __all__ = ["FactorMap", "OpCall", "make_record"]
 
@@ -191,6 +192,12 @@ def _record(base: Run, scaled: Run | None, scaling: Scaling | None) -> dict[str,
 
     other = base if scaled is None else scaled
     same("number of storages", len(base.sizes), len(other.sizes))
+
+    def scratch(before: Alternative, after: Alternative) -> Any:
+        if scaling is None:
+            return constant(before.value())
+        return scaling.alternative(before, after)
+
     return {
         "sizes": [
             number((before,), (after,))
@@ -198,8 +205,8 @@ def _record(base: Run, scaled: Run | None, scaling: Scaling | None) -> dict[str,
         ],
         "results": same("results", base.results, other.results),
         "saved": same("saved tensors", base.saved, other.saved),
-        "forward": _events(base.forward, other.forward, number),
-        "backward": _events(base.backward, other.backward, number),
+        "forward": _events(base.forward, other.forward, scratch),
+        "backward": _events(base.backward, other.backward, scratch),
         "gradients": same("gradients", base.gradients, other.gradients),
         "gradients_in_place": base.gradients_in_place,
         "kernels_forward": _kernels(
@@ -213,25 +220,17 @@ def _record(base: Run, scaled: Run | None, scaling: Scaling | None) -> dict[str,
 
 
 def _events(
-    base: Sequence[Event], other: Sequence[Event], number: Callable[..., Any]
+    base: Sequence[Event], other: Sequence[Event], scratch: Callable[..., Any]
 ) -> list[list[Any]]:
     if [_shape_of(e) for e in base] != [_shape_of(e) for e in other]:
         raise NotProportional("another order of allocations")
 
-    def scratch(before: Sequence[int], after: Sequence[int]) -> Any:
-        # A kernel that picks its block sizes by the operands' sizes: no part
-        # of the op needs more scratch than the whole.
-        try:
-            return number(before, after)
-        except NotProportional:
-            if sum(after) < sum(before):
-                raise
-            return constant(*before)
-
-    return [
+    events = [
         [kind, scratch(value, after[1]) if kind == "transient" else value]
         for (kind, value), after in zip(base, other, strict=True)
     ]
+    # An alternative that no shard can meet.
+    return [event for event in events if event != ["transient", constant(0)]]
 
 
 def _shape_of(event: Event) -> Event:

@@ -29,7 +29,7 @@ from shardwright.profile.opaque import storage_bytes, transients
 __all__ = ["Run", "Runner"]
 
 # ("alloc", new) ("free", new) ("release", saved) ("drop_grad", result)
-# ("transient", terms)
+# ("transient", alternative)
 Event = tuple[str, Any]
 
 
@@ -156,8 +156,8 @@ class _Recorder(TorchDispatchMode):
         kwargs = kwargs or {}
         if not self._recording:
             return func(*args, **kwargs)
-        for terms in transients(func, args, self._threads):
-            self._events.append(("transient", terms))
+        for scratch in transients(func, args, self._threads):
+            self._events.append(("transient", scratch))
         out = func(*args, **kwargs)
         kernel = kernel_of(func, args, kwargs, out)
         if kernel is not None:

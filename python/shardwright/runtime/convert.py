@@ -16,13 +16,15 @@ see `collectives`.
 Gathering again instead of saving: the result of `convert(..., regather=True)`
 remembers how it was made; `regather(op, ...)` runs an op such that autograd
 keeps, in place of every saved tensor that lies in such a storage, only the
-recipe, and gathers again when the op's backward asks for it.
+recipe, and gathers again when the op's backward asks for it: once per call and
+copy, however often the op saved it, and never if it did not. The second copy
+lives from the first use in the op's backward to the last.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, TypeAlias, cast
 
 import torch
@@ -95,7 +97,7 @@ def _remember(gathered: Tensor, recipe: _Recipe) -> None:
 
 @dataclass(frozen=True)
 class _Recipe:
-    """How a gathered tensor was made; one gather per saved tensor."""
+    """How a gathered tensor was made."""
 
     source: Tensor
     steps: tuple[Step, ...]
@@ -106,11 +108,31 @@ class _Recipe:
             return run_steps(self.source, self.steps)
 
 
+@dataclass
+class _Again:
+    """The second copy of one gathered storage, for all that one call saved."""
+
+    recipe: _Recipe
+    saved: int = 0
+    used: int = 0
+    copy: Tensor | None = field(default=None, repr=False)
+
+    def take(self) -> Tensor:
+        """The copy; kept for the other saved tensors until the last is used."""
+        copy = self.recipe.make() if self.copy is None else self.copy
+        self.used += 1
+        last = self.used == self.saved
+        if last:  # a second backward through a retained graph starts anew
+            self.used = 0
+        self.copy = None if last else copy
+        return copy
+
+
 @dataclass(frozen=True)
 class _Handle:
     """Stands for one saved view of a gathered storage."""
 
-    recipe: _Recipe
+    again: _Again
     size: torch.Size
     stride: tuple[int, ...]
     offset: int
@@ -118,30 +140,29 @@ class _Handle:
 
 def regather(op: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
     """op(*args, **kwargs), saving recipes instead of gathered tensors."""
-    recipes: dict[int, _Recipe] = {}
+    recipes: dict[int, _Again] = {}
     for leaf in tree_leaves((args, kwargs)):
         recipe = getattr(leaf, "_shardwright_recipe", None)
         if recipe is not None:
-            recipes[leaf.untyped_storage()._cdata] = recipe
+            recipes[leaf.untyped_storage()._cdata] = _Again(recipe)
 
     def pack(saved: Tensor) -> Tensor | _Handle:
-        recipe = recipes.get(saved.untyped_storage()._cdata)
-        if recipe is None:
+        again = recipes.get(saved.untyped_storage()._cdata)
+        if again is None:
             return saved
-        return _Handle(
-            recipe, saved.size(), saved.stride(), int(saved.storage_offset())
-        )
+        again.saved += 1
+        return _Handle(again, saved.size(), saved.stride(), int(saved.storage_offset()))
 
     def unpack(handle: Tensor | _Handle) -> Tensor:
         if isinstance(handle, Tensor):
             return handle
-        gathered = handle.recipe.make()
+        gathered = handle.again.take()
         return gathered.as_strided(handle.size, handle.stride, handle.offset)
 
     with torch.autograd.graph.saved_tensors_hooks(pack, unpack):
         results = op(*args, **kwargs)
     for leaf in tree_leaves(results):  # views of a gathered copy stay known
-        recipe = recipes.get(leaf.untyped_storage()._cdata)
-        if recipe is not None:
-            _remember(leaf, recipe)
+        again = recipes.get(leaf.untyped_storage()._cdata)
+        if again is not None:
+            _remember(leaf, again.recipe)
     return results

@@ -8,6 +8,8 @@ from typing import Any
 from shardwright.execute.launch import launch
 
 
-def run_ranks(work: Callable[..., Any], size: int, *args: Any) -> list[Any]:
+def run_ranks(
+    work: Callable[..., Any], size: int, *args: Any, timeout_s: float = 180
+) -> list[Any]:
     """Results of work(rank, *args) by rank."""
-    return launch(work, size, *args, timeout_s=180)
+    return launch(work, size, *args, timeout_s=timeout_s)

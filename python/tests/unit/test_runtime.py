@@ -117,6 +117,27 @@ def test_regathered_weight_is_not_kept_and_made_again():
             assert x.grad.shape == (5, 8)
 
 
+@pytest.mark.parametrize(
+    ("op", "gathers"),
+    [
+        (lambda w: regather(aten.mul.Tensor, w, w), 1),  # saves it twice
+        (lambda w: regather(aten.relu.default, w), 0),  # saves its result
+        (lambda w: regather(aten.add.Tensor, w, 1.0), 0),  # saves nothing
+        (lambda w: regather(aten.sin.default, regather(aten.t.default, w)), 1),
+        (lambda w: regather(aten.sin.default, w) + regather(aten.cos.default, w), 2),
+    ],
+)
+def test_one_gather_per_reader_that_saves(op, gathers):
+    with FakeTensorMode(), axes.bound(axes.fake({"a": 2})):
+        weight = torch.empty(3, 8, requires_grad=True)
+        steps = (("all_gather", "a", 0, 6),), (("reduce_scatter", "a", 0),)
+        loss = op(convert(weight, *steps, regather=True)).sum()
+        for _ in range(2):  # the second time through the same graph
+            with recorder.recording() as records:
+                loss.backward(retain_graph=True)
+            assert [r.kind for r in records].count("all_gather") == gathers
+
+
 # --- regions ------------------------------------------------------------------
 
 

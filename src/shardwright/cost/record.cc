@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <array>
 #include <charconv>
 
 #include "shardwright/base/check.h"
@@ -15,6 +17,28 @@ tl::unexpected<Error> damaged(const std::string& where, std::string text) {
       fmt::format("[cost] {}: {}. Try: profile the model again.", where, text));
 }
 
+// A list of rows of N integers under an optional key.
+template <std::size_t N>
+Result<std::vector<std::array<std::int64_t, N>>> rows(
+    const Json& json, const char* key, const std::string& where) {
+  std::vector<std::array<std::int64_t, N>> out;
+  if (!json.contains(key)) return out;
+  SW_ASSIGN_OR_RETURN(const Json* list, get_array(json, key, where));
+  for (const Json& item : *list) {
+    if (!item.is_array() || item.size() != N) {
+      return damaged(where, fmt::format("'{}' wants rows of {}", key, N));
+    }
+    std::array<std::int64_t, N>& row = out.emplace_back();
+    for (std::size_t i = 0; i < N; ++i) {
+      if (!item[i].is_number_integer()) {
+        return damaged(where, fmt::format("'{}' wants integers", key));
+      }
+      row[i] = item[i].get<std::int64_t>();
+    }
+  }
+  return out;
+}
+
 Result<Term> term_from_json(const Json& json, const std::string& where) {
   Term term;
   SW_ASSIGN_OR_RETURN(term.coefficient, get_double(json, "c", where));
@@ -22,6 +46,16 @@ Result<Term> term_from_json(const Json& json, const std::string& where) {
   SW_ASSIGN_OR_RETURN(const std::vector<std::int64_t> factors,
                       get_ints(json, "f", where));
   term.factors.assign(factors.begin(), factors.end());
+  SW_ASSIGN_OR_RETURN(const auto rounded, rows<3>(json, "up", where));
+  for (const auto& [factor, times, unit] : rounded) {
+    if (unit < 1) return damaged(where, "rounding to no multiple");
+    term.rounded.push_back({static_cast<std::int32_t>(factor), times, unit});
+  }
+  SW_ASSIGN_OR_RETURN(const auto conditions, rows<4>(json, "when", where));
+  for (const auto& [factor, times, low, high] : conditions) {
+    term.conditions.push_back(
+        {static_cast<std::int32_t>(factor), times, low, high});
+  }
   return term;
 }
 
@@ -236,13 +270,27 @@ Result<bool> check_fits(const Record& record, std::size_t num_operands,
 }
 
 double Expr::value(const std::vector<std::int64_t>& sizes) const {
+  const auto size = [&sizes](std::int32_t factor) {
+    SW_CHECK(factor >= 0 && static_cast<std::size_t>(factor) < sizes.size(),
+             fmt::format("factor {} of {}", factor, sizes.size()));
+    return sizes[static_cast<std::size_t>(factor)];
+  };
   double sum = 0;
   for (const Term& term : terms) {
+    const bool counts = std::ranges::all_of(
+        term.conditions, [&size](const Condition& condition) {
+          const std::int64_t n = condition.times * size(condition.factor);
+          return condition.low <= n && n <= condition.high;
+        });
+    if (!counts) continue;
     double product = term.coefficient;
     for (const std::int32_t factor : term.factors) {
-      SW_CHECK(factor >= 0 && static_cast<std::size_t>(factor) < sizes.size(),
-               fmt::format("factor {} of {}", factor, sizes.size()));
-      product *= static_cast<double>(sizes[static_cast<std::size_t>(factor)]);
+      product *= static_cast<double>(size(factor));
+    }
+    for (const Rounded& part : term.rounded) {
+      const std::int64_t n = part.times * size(part.factor);
+      product *=
+          static_cast<double>((n + part.unit - 1) / part.unit * part.unit);
     }
     sum += product;
   }

@@ -17,10 +17,29 @@
 
 namespace shardwright::cost {
 
-// coefficient * product of local factor sizes (a factor may repeat).
+// times * the local size of a factor, rounded up to a multiple of `unit`.
+struct Rounded {
+  std::int32_t factor = 0;
+  std::int64_t times = 1;
+  std::int64_t unit = 1;
+};
+
+// low <= times * the local size of a factor <= high.
+struct Condition {
+  std::int32_t factor = 0;
+  std::int64_t times = 1;
+  std::int64_t low = 0;
+  std::int64_t high = 0;
+};
+
+// coefficient * product of local factor sizes (a factor may repeat) * product
+// of the rounded sizes; 0 unless all conditions hold. Rounding and conditions
+// are for scratch of kernels that work in blocks or change their algorithm.
 struct Term {
   double coefficient = 0;
   std::vector<std::int32_t> factors;
+  std::vector<Rounded> rounded;
+  std::vector<Condition> conditions;
 };
 
 // A sum of terms; no term: 0.

@@ -31,8 +31,24 @@ TEST(RecordTest, ASumIsTheListOfItsTerms) {
   EXPECT_EQ(expr.value({2, 3, 5}), 4 * 2 * 3 + 4 * 5 * 3);
 }
 
+TEST(RecordTest, RoundsUpAndCountsOnlyWhereItsConditionsHold) {
+  // 2 groups of channels in blocks of 8, for more than one image.
+  const Json read = Json::parse(
+      R"({"c": 4, "f": [0], "up": [[1, 2, 8]], "when": [[0, 1, 2, 99]]})");
+  const auto record = record_from_json(record_with_read(read), "op");
+  ASSERT_TRUE(record.has_value()) << record.error().message;
+  const Expr& expr = record->kernels_forward[0].bytes_read;
+  EXPECT_EQ(expr.value({3, 4}), 4 * 3 * 8);
+  EXPECT_EQ(expr.value({3, 5}), 4 * 3 * 16);
+  EXPECT_EQ(expr.value({1, 5}), 0);
+  EXPECT_EQ(expr.value({100, 5}), 0);
+}
+
 TEST(RecordTest, RefusesWhatIsNoExpression) {
-  for (const char* bad : {"7", "[7]", "\"n0\"", "{\"c\": -1, \"f\": []}"}) {
+  for (const char* bad : {"7", "[7]", "\"n0\"", "{\"c\": -1, \"f\": []}",
+                          R"({"c": 1, "f": [], "up": [[0, 1]]})",
+                          R"({"c": 1, "f": [], "up": [[0, 1, 0]]})",
+                          R"({"c": 1, "f": [], "when": [[0, 1, 2, 3.5]]})"}) {
     EXPECT_FALSE(record_from_json(record_with_read(Json::parse(bad)), "op"))
         << bad;
   }

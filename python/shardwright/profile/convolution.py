@@ -1,0 +1,477 @@
+"""Memory inside convolutions on the CPU, forward and backward.
+
+ATen runs a convolution in oneDNN or, small ones, by its own im2col ("native").
+oneDNN works on blocked copies: channels in blocks of 8 (AVX2) or 16 (AVX-512),
+so it reorders operands in and results out, and all copies of one product are
+alive together. Where its blocked kernels do not apply (groups of few channels,
+kernels larger than the data, dilation in backward) it uses im2col itself
+("gemm"). Read off allocator traces of torch 2.13 (oneDNN 3.12) on AVX2, and
+held to be an upper bound elsewhere. The conditions of the choice are those of
+`ConvParams::use_mkldnn` in ATen.
+
+Notation: X data, W weight, Y result, G its gradient; a prime is the blocked
+copy. Every amount is above the level before the kernel, result included.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from math import ceil, prod
+from typing import Any
+
+import torch
+
+from shardwright.profile.scratch import Alternative, Condition, Part
+
+__all__ = ["backward_scratch", "forward_scratch"]
+
+_SMALL_IMAGE = 20480  # elements up to which ATen keeps one image to itself
+_LARGE_BATCH = 16  # from which ATen gives oneDNN single-threaded 1x1 kernels
+_FEW_CHANNELS = 8  # up to which strided kernels on rows are not used for groups
+_PAGE_ELEMENTS = 4096  # unit of oneDNN's padded copy in strided backward
+_PAGE = 4096  # bytes
+_ALIGN = 128  # bytes oneDNN adds to align a scratchpad
+Box = tuple[Condition, ...]
+
+
+def forward_scratch(args: Sequence[Any], threads: int) -> list[Alternative]:
+    """Of aten.convolution(data, weight, bias, stride, padding, dilation,
+    transposed, output_padding, groups)."""
+    data, weight = args[0], args[1]
+    found: list[Alternative] = []
+    for shape, box in _shapes(data, weight, args[3:9], threads):
+        found += _extended(_forward(shape), box, _copies(shape, data, weight))
+    return found
+
+
+def backward_scratch(args: Sequence[Any], threads: int) -> list[Alternative]:
+    """Of aten.convolution_backward(gradient, data, weight, bias sizes, stride,
+    padding, dilation, transposed, output_padding, groups, mask)."""
+    gradient, data, weight, mask = args[0], args[1], args[2], args[10]
+    found: list[Alternative] = []
+    for shape, box in _shapes(data, weight, args[4:10], threads):
+        copies = _copies(shape, data, weight)
+        if not gradient.is_contiguous() and not _channels_last(data):
+            copies = (*copies, shape.out)
+        found += _extended(_backward(shape, mask), box, copies)
+    return found
+
+
+@dataclass(frozen=True)
+class _Shape:
+    """One way a shard of the convolution may look: `groups` groups of `data` to
+    `result` channels. For a transposed one, data and result are swapped."""
+
+    batch: int
+    groups: int
+    data: int
+    result: int
+    data_sizes: tuple[int, ...]
+    result_sizes: tuple[int, ...]
+    kernel: tuple[int, ...]
+    stride: int
+    dilated: bool
+    pointwise: bool  # 1x1 with stride 1 and no padding: no im2col
+    transposed: bool
+    item: int  # bytes
+    threads: int
+    one_group: bool
+    float32: bool
+
+    @property
+    def block(self) -> int:
+        return 16 if "AVX512" in torch.backends.cpu.get_cpu_capability() else 8
+
+    @property
+    def depthwise(self) -> bool:
+        return not self.one_group and self.data == self.result == 1
+
+    @property
+    def blocked(self) -> bool:
+        """Whether each group fills whole blocks (or there is one, padded)."""
+        whole = self.data % self.block == 0 and self.result % self.block == 0
+        return self.one_group or self.depthwise or whole
+
+    @property
+    def num_taps(self) -> int:
+        return prod(self.kernel)
+
+    # Plain tensors.
+    @property
+    def x(self) -> Part:
+        return self._plain(self.data, self.data_sizes)
+
+    @property
+    def out(self) -> Part:
+        return self._plain(self.result, self.result_sizes)
+
+    @property
+    def w(self) -> Part:
+        scale = self.item * self.num_taps
+        return Part(scale, (self.groups, self.data, self.result))
+
+    # Blocked copies.
+    @property
+    def x_blocked(self) -> Part:
+        return self._blocked(self.data, self.data_sizes)
+
+    @property
+    def out_blocked(self) -> Part:
+        return self._blocked(self.result, self.result_sizes)
+
+    @property
+    def w_blocked(self) -> Part:
+        scale, b = self.item * self.num_taps, self.block
+        if self.depthwise:
+            return Part(scale, (), ((self.groups, b),))
+        return Part(scale, (self.groups,), ((self.data, b), (self.result, b)))
+
+    @property
+    def columns(self) -> Part:
+        """im2col of one image and one group: what the gemm path unfolds."""
+        places = self.data_sizes if self.transposed else self.result_sizes
+        channels = self.result if self.transposed else self.data
+        return Part(self.item * self.num_taps * prod(places), (channels,))
+
+    @property
+    def native_columns(self) -> tuple[Part, ...]:
+        if self.pointwise:
+            return ()
+        one = self.columns
+        return (Part(one.scale, (*one.dims, self.batch)),)
+
+    def _plain(self, channels: int, sizes: tuple[int, ...]) -> Part:
+        return Part(self.item * prod(sizes), (self.batch, self.groups, channels))
+
+    def _blocked(self, channels: int, sizes: tuple[int, ...]) -> Part:
+        scale, b = self.item * prod(sizes), self.block
+        if self.depthwise:
+            return Part(scale, (self.batch,), ((self.groups, b),))
+        return Part(scale, (self.batch, self.groups), ((channels, b),))
+
+
+def _shapes(
+    data: Any, weight: Any, rest: Sequence[Any], threads: int
+) -> Iterator[tuple[_Shape, Box]]:
+    """The convolution, and if it has groups also what a shard of one group is."""
+    stride, padding, dilation, transposed, extra, groups = rest
+    channels, result = data.shape[1], weight.shape[0]
+    if transposed:
+        result = weight.shape[1] * groups
+    kernel = tuple(weight.shape[2:])
+    common = {
+        "batch": data.shape[0],
+        "data": channels // groups,
+        "result": result // groups,
+        "data_sizes": tuple(data.shape[2:]),
+        "result_sizes": _result_sizes(
+            data, kernel, stride, padding, dilation, transposed, extra
+        ),
+        "kernel": kernel,
+        "stride": max(stride),
+        "dilated": max(dilation) > 1,
+        "pointwise": max(kernel) == 1 and max(stride) == 1 and max(padding) == 0,
+        "transposed": transposed,
+        "item": data.element_size(),
+        "threads": threads,
+        "float32": data.dtype == torch.float32,
+    }
+    if groups == 1:
+        yield _Shape(groups=1, one_group=True, **common), ()
+        return
+    yield _Shape(groups=1, one_group=True, **common), (Condition(groups, 1, 1),)
+    yield _Shape(groups=groups, one_group=False, **common), (Condition(groups, 2),)
+
+
+def _result_sizes(
+    data: Any,
+    kernel: tuple[int, ...],
+    stride: Sequence[int],
+    padding: Sequence[int],
+    dilation: Sequence[int],
+    transposed: bool,
+    extra: Sequence[int],
+) -> tuple[int, ...]:
+    sizes = []
+    for d, k in enumerate(kernel):
+        n, step, pad = data.shape[d + 2], stride[d], padding[d]
+        span = dilation[d] * (k - 1) + 1
+        if transposed:
+            sizes.append((n - 1) * step - 2 * pad + span + extra[d])
+        else:
+            sizes.append((n + 2 * pad - span) // step + 1)
+    return tuple(sizes)
+
+
+def _channels_last(data: Any) -> bool:
+    formats = {4: torch.channels_last, 5: torch.channels_last_3d}
+    return data.dim() in formats and data.is_contiguous(
+        memory_format=formats[data.dim()]
+    )
+
+
+def _copies(shape: _Shape, data: Any, weight: Any) -> tuple[Part, ...]:
+    """What is made contiguous first and held throughout."""
+    if data.is_contiguous():
+        return ()
+    if _channels_last(data):  # data as it is, but another layout of the weight
+        return (shape.w_blocked, Part(2 * _PAGE_ELEMENTS + 256 * shape.threads))
+    return (shape.x,)
+
+
+def _extended(
+    alternatives: Sequence[Alternative], box: Box, extra: tuple[Part, ...]
+) -> list[Alternative]:
+    return [Alternative((*a.parts, *extra), (*a.when, *box)) for a in alternatives]
+
+
+# --- which library ------------------------------------------------------------
+
+
+def _onednn_boxes(shape: _Shape) -> list[Box]:
+    """Sizes for which ATen calls oneDNN (their union)."""
+    if not shape.float32:
+        return []  # bfloat16 on machines without AVX-512; float64 everywhere
+    wide = len(shape.kernel) > 1 and min(shape.kernel[-2:]) > 3
+    plain = max(shape.kernel[-2:]) == 1 and shape.stride == 1 and not shape.dilated
+    if plain and shape.threads == 1:
+        return [(Condition(shape.batch, _LARGE_BATCH),)]
+    if wide or not shape.one_group:
+        return [()]
+    first = _SMALL_IMAGE // prod(shape.data_sizes) + 1
+    one = (Condition(shape.batch, 1, 1), Condition(shape.data, first))
+    return [(Condition(shape.batch, 2),), one]
+
+
+def _native_boxes(shape: _Shape) -> list[Box]:
+    """The complement of `_onednn_boxes`."""
+    if not shape.float32:
+        return [()]
+    wide = len(shape.kernel) > 1 and min(shape.kernel[-2:]) > 3
+    plain = max(shape.kernel[-2:]) == 1 and shape.stride == 1 and not shape.dilated
+    if plain and shape.threads == 1:
+        return [(Condition(shape.batch, 1, _LARGE_BATCH - 1),)]
+    if wide or not shape.one_group:
+        return []
+    last = _SMALL_IMAGE // prod(shape.data_sizes)
+    return [(Condition(shape.batch, 1, 1), Condition(shape.data, 1, last))]
+
+
+# --- forward --------------------------------------------------------------------
+
+
+def _forward(shape: _Shape) -> list[Alternative]:
+    found: list[Alternative] = []
+    for box in _native_boxes(shape):
+        found += _extended(_native_forward(shape), box, ())
+    for box in _onednn_boxes(shape):
+        if shape.transposed:
+            swapped = _swapped(shape)
+            parts = _onednn_data_gradient(swapped)
+        else:
+            parts = _onednn_forward(shape)
+        found += _extended(parts, box, ())
+    return found
+
+
+def _native_forward(shape: _Shape) -> list[Alternative]:
+    columns = shape.native_columns
+    if shape.one_group:
+        return [Alternative((shape.out, *columns))]
+    one_x, one_out = _of_one_group(shape.x), _of_one_group(shape.out)
+    return [
+        Alternative((shape.out, one_x, *columns)),
+        Alternative((shape.out, shape.out)),
+        Alternative((one_out, one_x, *columns)),
+    ]
+
+
+def _of_one_group(part: Part) -> Part:
+    batch, _, channels = part.dims
+    return Part(part.scale, (batch, channels))
+
+
+def _onednn_forward(shape: _Shape) -> list[Alternative]:
+    if not shape.blocked:
+        return [
+            Alternative((shape.out, shape.out)),
+            Alternative((shape.out, *_gemm(shape))),
+        ]
+    found = [Alternative((shape.out_blocked, shape.out))]
+    copies = (shape.w_blocked, shape.out_blocked, *_reduced_to_unit_stride(shape))
+    few = shape.block - 1 if shape.block == 8 else 3
+    if shape.one_group and max(shape.kernel) > 1:
+        # The first layer reads its few channels as they lie.
+        found += [
+            Alternative(copies, (Condition(shape.data, 1, few),)),
+            Alternative((shape.x_blocked, *copies), (Condition(shape.data, few + 1),)),
+        ]
+    else:
+        found.append(Alternative((shape.x_blocked, *copies)))
+    if _exceeds_data(shape) and shape.stride > 1:
+        found.append(Alternative((shape.out, *_gemm(shape))))
+    return found
+
+
+def _reduced_to_unit_stride(shape: _Shape) -> tuple[Part, ...]:
+    """1x1 kernels with a stride gather the places they read, per thread."""
+    if shape.stride == 1 or max(shape.kernel) > 1:
+        return ()
+    scale = shape.item * prod(shape.result_sizes) * shape.threads
+    if shape.one_group:
+        return (Part(scale, (), ((shape.data, shape.block),)), Part(_ALIGN))
+    return (Part(scale, (shape.data,)), Part(_ALIGN))
+
+
+def _exceeds_data(shape: _Shape) -> bool:
+    """Blocked kernels want at least as many rows as the filter has."""
+    pairs = zip(shape.kernel[:-1], shape.data_sizes[:-1], strict=True)
+    return any(k > n for k, n in pairs)
+
+
+def _gemm(shape: _Shape) -> tuple[Part, ...]:
+    if shape.pointwise:
+        return (Part(_ALIGN),)
+    return (shape.columns.times(shape.threads), Part(_ALIGN))
+
+
+# --- backward -------------------------------------------------------------------
+
+
+def _backward(shape: _Shape, mask: Sequence[bool]) -> list[Alternative]:
+    found: list[Alternative] = []
+    for box in _native_boxes(shape):
+        found += _extended(_native_backward(shape, mask), box, ())
+    for box in _onednn_boxes(shape):
+        parts: list[Alternative] = []
+        if mask[0]:
+            parts += (
+                _onednn_forward(_swapped(shape))
+                if shape.transposed
+                else _onednn_data_gradient(shape)
+            )
+        if mask[1]:
+            parts += _onednn_weight_gradient(shape, mask)
+        found += _extended(parts, box, ())
+    return found
+
+
+def _swapped(shape: _Shape) -> _Shape:
+    """A transposed convolution is the gradient of a plain one, the data being
+    that one's result."""
+    fields = dict(vars(shape))
+    fields |= {
+        "data": shape.result,
+        "result": shape.data,
+        "data_sizes": shape.result_sizes,
+        "result_sizes": shape.data_sizes,
+        "transposed": False,
+    }
+    return _Shape(**fields)
+
+
+def _native_backward(shape: _Shape, mask: Sequence[bool]) -> list[Alternative]:
+    kept = [shape.x] if mask[0] else []
+    made = [shape.w] if mask[1] else []
+    bias = _bias(shape, mask)
+    # 2-D kernels unfold for the weight only.
+    unfolds = mask[1] or shape.dilated or shape.transposed or len(shape.kernel) == 3
+    columns = shape.native_columns if unfolds else ()
+    if shape.one_group:
+        return [Alternative((*kept, *made, *bias, *columns))]
+    one_x, one_out = _of_one_group(shape.x), _of_one_group(shape.out)
+    one_w = Part(shape.w.scale, shape.w.dims[1:])
+    return [
+        Alternative((*kept, *made, *bias, one_x, one_out, one_w, *columns)),
+        Alternative((*kept, *kept, *made, *made, *bias, *bias)),
+    ]
+
+
+def _onednn_data_gradient(shape: _Shape) -> list[Alternative]:
+    found: list[Alternative] = []
+    if shape.stride > 1 and (shape.one_group or shape.result > _FEW_CHANNELS):
+        # On plain rows, not blocks; with groups only if these are long.
+        copies = (shape.out, shape.w_blocked, shape.x, *_strided(shape))
+        found = [Alternative((shape.x,) * 3), Alternative(copies)]
+        if shape.one_group or shape.blocked:
+            return found
+    if shape.blocked:
+        copies = (shape.out_blocked, shape.w_blocked, shape.x_blocked)
+        return [Alternative((shape.x_blocked, shape.x)), Alternative(copies)]
+    return [
+        *found,
+        Alternative((shape.x, *_gemm(shape))),
+        Alternative((shape.x, shape.x)),
+    ]
+
+
+def _strided(shape: _Shape) -> tuple[Part, ...]:
+    """Scratch of oneDNN's strided data gradient: per thread a padded copy of one
+    image's gradient, and buffers that grow when rows have an odd length."""
+    halo = max(ceil((k - 1) / shape.stride) for k in shape.kernel)
+    places = prod(
+        n + (halo if k > 1 else 0)
+        for n, k in zip(shape.result_sizes, shape.kernel, strict=True)
+    )
+    odd = shape.data_sizes[-1] % 2 == 1
+    fixed, buffers = (16384, 24600) if odd else (12288, 8216)
+    channels = (shape.groups, shape.result)
+    copy = (
+        Part(shape.item * shape.threads, (), ((channels[1] * places, _PAGE_ELEMENTS),))
+        if shape.one_group
+        else Part(shape.item * shape.threads * places, channels)
+    )
+    slack = 0 if shape.one_group else shape.item * _PAGE_ELEMENTS * shape.threads
+    return (copy, Part(fixed + slack + buffers * shape.threads))
+
+
+def _onednn_weight_gradient(shape: _Shape, mask: Sequence[bool]) -> list[Alternative]:
+    kept = [shape.x] if mask[0] else []
+    bias = _bias(shape, mask)
+    reordered = Alternative((*kept, shape.w_blocked, shape.w, *bias, *bias))
+    found = [reordered, Alternative((*kept, shape.w, shape.w, *bias, *bias))]
+    if shape.blocked:
+        found.append(
+            Alternative(
+                (
+                    *kept,
+                    shape.out_blocked,
+                    shape.x_blocked,
+                    shape.w_blocked,
+                    *_reduction(shape, mask),
+                    *_reduced_to_unit_stride(shape),
+                )
+            )
+        )
+    unusual = shape.dilated or len(shape.kernel) == 3 or shape.transposed
+    if not shape.blocked or shape.depthwise or unusual or _exceeds_data(shape):
+        sums = shape.w.times(4 * shape.threads)
+        found.append(
+            Alternative((*kept, shape.w, *bias, sums, *_gemm(shape), Part(_ALIGN)))
+        )
+    return found
+
+
+def _reduction(shape: _Shape, mask: Sequence[bool]) -> tuple[Part, ...]:
+    """Sums of several threads, and of a padded bias."""
+    parts = []
+    if shape.threads > 1:
+        copies = shape.threads - (0 if max(shape.kernel) == 1 else 1)
+        parts.append(shape.w_blocked.times(copies))
+        pages = 6 if mask[2] else 3
+        parts.append(Part(pages * _PAGE + 2 * _ALIGN))
+    if mask[2]:
+        parts.append(_padded_bias(shape).times(1 + shape.threads))
+        parts.append(Part(_ALIGN))
+    return tuple(parts)
+
+
+def _padded_bias(shape: _Shape) -> Part:
+    if shape.depthwise:
+        return Part(shape.item, (), ((shape.groups, shape.block),))
+    return Part(shape.item, (shape.groups,), ((shape.result, shape.block),))
+
+
+def _bias(shape: _Shape, mask: Sequence[bool]) -> tuple[Part, ...]:
+    if not mask[2]:
+        return ()
+    return (Part(shape.item, (shape.groups, shape.result)),)
