@@ -38,7 +38,7 @@ Result<std::map<std::string, Efficiency>> efficiency_from_json(
   SW_ASSIGN_OR_RETURN(const Json* classes,
                       get_object(json, "efficiency", where));
   for (const auto& [name, entry] : classes->items()) {
-    const std::string place = where + ".efficiency." + name;
+    const std::string place = fmt::format("{}.efficiency.{}", where, name);
     SW_RETURN_IF_ERROR(check_keys(entry, {"compute", "bandwidth"}, place));
     Efficiency part;
     SW_ASSIGN_OR_RETURN(part.compute, get_double(entry, "compute", place));
