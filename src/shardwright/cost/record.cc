@@ -207,6 +207,12 @@ bool uses_factors_below(const Expr& expr, std::size_t num_factors) {
     for (const std::int32_t factor : term.factors) {
       if (!in_range(factor, num_factors)) return false;
     }
+    for (const auto& rounded : term.rounded) {
+      if (!in_range(rounded.factor, num_factors)) return false;
+    }
+    for (const auto& condition : term.conditions) {
+      if (!in_range(condition.factor, num_factors)) return false;
+    }
   }
   return true;
 }

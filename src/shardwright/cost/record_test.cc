@@ -65,6 +65,12 @@ TEST(RecordTest, ARecordOfAnotherOpDoesNotFit) {
   EXPECT_FALSE(check_fits(*record, 2, 1, 2, "op"));  // no factor 2
   EXPECT_FALSE(check_fits(*record, 1, 1, 3, "op"));
   EXPECT_FALSE(check_fits(*record, 2, 0, 3, "op"));
+  Json conditional = json;
+  conditional["kernels_forward"][0]["read"]["when"] =
+      Json::array({Json::array({5, 1, 0, 9})});
+  const auto other_factor = record_from_json(conditional, "op");
+  ASSERT_TRUE(other_factor.has_value()) << other_factor.error().message;
+  EXPECT_FALSE(check_fits(*other_factor, 2, 1, 3, "op"));  // no factor 5
   json["saved"] = Json::array({"i2"});
   const auto other = record_from_json(json, "op");
   EXPECT_EQ(check_fits(*other, 2, 1, 3, "op").error().code,
