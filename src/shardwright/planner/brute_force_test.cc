@@ -4,8 +4,10 @@
 //
 // Linear(1024, 4096) -> ReLU -> Linear(4096, 1024), no biases, batch 64, sum;
 // mesh 2 x 2. Without a memory limit nothing is recomputed and each parameter
-// is stored where that is cheapest for its reader, so a plan is one strategy for
-// each op. The sum is written anew here: no node, edge or passage is involved.
+// is stored where that is cheapest for its reader, so a plan is one strategy
+// for each op. The sum is written anew here: no node, edge or passage is
+// involved.
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -26,17 +28,16 @@ namespace {
 
 using sharding::Port;
 
-ir::Graph stored_graph() {
-  const std::string text =
-      read_text_file(std::string(SW_SOURCE_DIR) +
-                     "/tests/cases/plans/megatron_graph.json")
-          .value();
-  return ir::graph_from_json(parse_json(text, "graph").value()).value();
+ir::Graph stored_graph(const std::string& name) {
+  const std::string path = fmt::format("{}/tests/cases/plans/{}.json",
+                                       std::string(SW_SOURCE_DIR), name);
+  const Json json = parse_json(read_text_file(path).value(), name).value();
+  return ir::graph_from_json(json).value();
 }
 
 mesh::DeviceMesh unit_mesh() {
   const auto cluster = mesh::parse_cluster("4 unit").value();
-  return mesh::make_mesh(cluster, {2, 2}, {}).value();
+  return mesh::mesh_of(cluster, {2, 2}, {}).value();
 }
 
 class BruteForce {
@@ -144,7 +145,7 @@ class BruteForce {
 };
 
 TEST(BruteForceTest, NoCombinationOfStrategiesIsCheaperThanThePlan) {
-  const ir::Graph graph = stored_graph();
+  const ir::Graph graph = stored_graph("megatron_graph");
   const mesh::DeviceMesh mesh = unit_mesh();
   PlanOptions options;
   options.gap = 0;
