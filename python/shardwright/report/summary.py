@@ -39,6 +39,7 @@ def plan_summary(plan: Mapping[str, Any]) -> str:
 def _head(plan: Mapping[str, Any]) -> list[str]:
     mesh = " x ".join(f"{a['name']}={a['size']}" for a in plan["mesh"]["axes"])
     goal = plan["objective"]
+    unit = goal.get("unit_ps", 1) * 1e-12  # seconds
     predicted = plan["predicted"]
     return [
         f"plan of {plan['graph_name']} on {plan['cluster']}, mesh {mesh}, "
@@ -47,7 +48,8 @@ def _head(plan: Mapping[str, Any]) -> list[str]:
         f"{human_seconds(predicted['compute_s'])}, communication "
         f"{human_seconds(predicted['communication_s'])})",
         f"certificate {goal['status']}: bound "
-        f"{human_seconds(goal['bound_ps'] * goal.get('unit_ps', 1) * 1e-12)}, gap {100 * goal['gap']:.3f} %",
+        f"{human_seconds(goal['bound_ps'] * unit)}, "
+        f"gap {100 * goal['gap']:.3f} %",
         f"covers      {goal['covers']}",
     ]
 
