@@ -95,7 +95,9 @@ class Scaling:
             if base.value() > scaled.value():
                 raise NotProportional("scratch that shrinks")
             return {"c": base.value(), "f": []}
-        coefficient, factors, up = base.scale, [], []
+        coefficient = base.scale
+        factors: list[int] = []
+        up: list[list[int]] = []
         for before, after in zip(base.dims, scaled.dims, strict=True):
             found = self._factors(before, after)
             coefficient *= before // prod(self.sizes[f] for f in found)
