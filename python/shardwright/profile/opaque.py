@@ -22,7 +22,6 @@ _FULL_SIZE_LOSSES = {
     "mse_loss", "smooth_l1_loss", "binary_cross_entropy", "soft_margin_loss",
 }  # fmt: skip
 
-_SMALL = 128  # bytes of a kernel's bookkeeping
 _BATCH_NORM = {"native_batch_norm", "_native_batch_norm_legit"}
 _BATCH_NORM_BACKWARD = {"native_batch_norm_backward"}
 
@@ -73,18 +72,18 @@ def _flash_attention(args: Sequence[Any], threads: int) -> Alternative:
 
 
 def _flash_attention_backward(args: Sequence[Any], threads: int) -> Alternative:
-    """Three gradients, the incoming one made contiguous, and per thread a block
-    of scores and one of their gradients."""
+    """Three gradients, a copy of the incoming one unless it lies [batch, length,
+    heads, size], and per thread a block of scores and one of their gradients."""
     gradient, query, key, value = args[:4]
     rows, columns = _attention_block(query.shape[2], key.shape[2])
     made = [query, key, value]
-    if not gradient.is_contiguous():
+    if not gradient.transpose(1, 2).is_contiguous():
         made.append(gradient)
     accumulate = 4
     return Alternative(
         (
             *(Part(t.element_size(), tuple(t.shape)) for t in made),
-            Part(2 * rows * columns * threads * accumulate + _SMALL),
+            Part((2 * rows * columns * threads + rows) * accumulate),
         )
     )
 
@@ -92,7 +91,7 @@ def _flash_attention_backward(args: Sequence[Any], threads: int) -> Alternative:
 def _attention_block(length: int, keys: int) -> tuple[int, int]:
     """Rows and columns of scores that the CPU kernels hold at a time."""
     rows = 256 if length >= 768 else 64 if length >= 192 else 32
-    return rows, min(512, keys)
+    return min(rows, length), min(512, keys)
 
 
 def _batch_norm(data: Tensor, copies: int, vectors: int) -> Alternative:

@@ -36,7 +36,7 @@ def test_peak_is_that_of_a_real_step(name):
     whole = capture(*MODELS[name](BATCH))
     half = capture(*MODELS[name](BATCH // 2))
     maps = batch_maps(whole.graph, half.graph, BATCH)
-    make_records(whole, maps)
+    make_records(whole, maps, threads=torch.get_num_threads())
     assert all(record["scalable"] for record in whole.graph["records"])
 
     _check(whole, whole, replay(whole.graph, _local(maps, BATCH)))
@@ -48,7 +48,7 @@ def test_peak_is_that_of_a_real_step(name):
 def test_peak_of_other_models(name):
     torch.manual_seed(0)
     captured = capture(*models.CASES[name]())
-    make_records(captured, [{"rule": None, "factors": []}] * _num_ops(captured))
+    make_records(captured, _no_rules(captured), threads=torch.get_num_threads())
     _check(captured, captured, replay(captured.graph))
 
 
@@ -56,8 +56,8 @@ def test_expressions_are_the_numbers_of_the_half_batch():
     torch.manual_seed(0)
     whole, half = capture(*_gpt2(BATCH)), capture(*_gpt2(BATCH // 2))
     maps = batch_maps(whole.graph, half.graph, BATCH)
-    make_records(whole, maps)
-    make_records(half, [{"rule": None, "factors": []}] * _num_ops(half))
+    make_records(whole, maps, threads=torch.get_num_threads())
+    make_records(half, _no_rules(half), threads=torch.get_num_threads())
     for index, op in enumerate(whole.graph["ops"]):
         twin = half.graph["ops"][index]
         local = _local(maps, BATCH // 2)[index]
@@ -96,3 +96,7 @@ def _batch(captured):
     from shardwright.capture import rebuild_batch
 
     return rebuild_batch(captured.graph["batch"], device="cpu")
+
+
+def _no_rules(captured):
+    return [{"rule": None, "factors": []}] * _num_ops(captured)
