@@ -43,6 +43,10 @@ def transients(op: OpOverload, args: Sequence[Any], threads: int) -> list[Altern
         return [_flash_attention(args, threads)]
     if name == "_scaled_dot_product_flash_attention_for_cpu_backward":
         return [_flash_attention_backward(args, threads)]
+    if name == "native_layer_norm_backward":
+        return [_layer_norm_backward(args, threads)]
+    if name == "native_group_norm_backward":
+        return [_group_norm_backward(args)]
     if name in _BATCH_NORM:
         return [_batch_norm(args[0], 1, 5)]
     if name in _BATCH_NORM_BACKWARD:
@@ -100,6 +104,27 @@ def _batch_norm(data: Tensor, copies: int, vectors: int) -> Alternative:
     item = data.element_size()
     whole = Part(item, tuple(data.shape))
     return Alternative((*[whole] * copies, Part(item * vectors, (data.shape[1],))))
+
+
+def _layer_norm_backward(args: Sequence[Any], threads: int) -> Alternative:
+    """The gradients, and per thread a sum of those of weight and bias."""
+    data, normalized = args[1], tuple(args[2])
+    item = data.element_size()
+    sums = Part(item * (2 + 2 * threads), normalized)
+    return Alternative((Part(item, tuple(data.shape)), sums))
+
+
+def _group_norm_backward(args: Sequence[Any]) -> Alternative:
+    """The gradients, and two sums per image and channel."""
+    data = args[1]
+    item, images, channels = data.element_size(), data.shape[0], data.shape[1]
+    return Alternative(
+        (
+            Part(item, tuple(data.shape)),
+            Part(2 * item, (channels,)),
+            Part(2 * item, (images, channels)),
+        )
+    )
 
 
 def default_threads() -> int:
