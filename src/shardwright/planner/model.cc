@@ -73,16 +73,17 @@ void merge(const std::vector<bool>& from, std::vector<bool>& into) {
   for (std::size_t i = 0; i < into.size(); ++i) into[i] = into[i] || from[i];
 }
 
+// Split operands, a partial sum as result.
 bool contracts(const strategy::Strategy& strategy, std::size_t num_axes) {
-  const auto has_partial = [](const std::vector<Port>& ports,
-                              std::size_t axis) {
+  const auto has = [](const std::vector<Port>& ports, std::size_t axis,
+                      sharding::Symbol::Kind kind) {
     return std::any_of(ports.begin(), ports.end(), [&](const Port& port) {
-      return port[axis] == sharding::kP;
+      return port[axis].kind == kind;
     });
   };
   for (std::size_t axis = 0; axis < num_axes; ++axis) {
-    if (has_partial(strategy.results, axis) &&
-        !has_partial(strategy.operands, axis)) {
+    if (has(strategy.results, axis, sharding::Symbol::kPartial) &&
+        has(strategy.operands, axis, sharding::Symbol::kShard)) {
       return true;
     }
   }
