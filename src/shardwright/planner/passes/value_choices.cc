@@ -70,16 +70,12 @@ class ChoiceWriter {
   // Ports match and regions agree; the time of the conversion.
   void add_producer_edge(const std::vector<OpChoice>& op_choices,
                          EdgeTables& tables) {
+    // A row is the place of a side in `sides_`.
     const Classes rows = classify(op_choices, [&](const OpChoice& choice) {
-      const ProducerSide side = side_of(c_, choice);
-      return Signature{tables.ports.of(side.port), side.recompute ? 1 : 0,
-                       side.saves ? 1 : 0};
+      const auto side =
+          std::lower_bound(sides_.begin(), sides_.end(), side_of(c_, choice));
+      return Signature{static_cast<std::int32_t>(side - sides_.begin())};
     });
-    std::map<Signature, std::size_t> side_of_row;
-    for (std::size_t s = 0; s < sides_.size(); ++s) {
-      side_of_row[{tables.ports.of(sides_[s].port), sides_[s].recompute ? 1 : 0,
-                   sides_[s].saves ? 1 : 0}] = s;
-    }
     const Classes columns =
         classify(out.choices, [&](const ValueChoice& choice) {
           return column(choice, tables.ports);
@@ -92,7 +88,7 @@ class ChoiceWriter {
     }
     std::vector<std::int64_t> costs;
     for (const Signature& row : rows.signatures) {
-      const std::size_t s = side_of_row.at(row);
+      const auto s = static_cast<std::size_t>(row.front());
       for (const Signature& line : columns.signatures) {
         costs.push_back(
             edge_cost(sides_[s], ways_[s], *choice_of_column.at(line)));
