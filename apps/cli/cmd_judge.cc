@@ -60,8 +60,12 @@ Result<bool> verify(const Arguments& arguments, Session& session) {
   SW_ASSIGN_OR_RETURN(const Json report, parse_json(*text, "report"));
   SW_RETURN_IF_ERROR(
       write_answer(session.output, findings_text(report), report));
-  if (!report["ok"].get<bool>()) session.exit_code = kExitInput;
-  return true;
+  if (report["ok"].get<bool>()) return true;
+  return make_error(
+      ErrorCode::kInvalidPlan,
+      fmt::format("[verify] the plan is wrong: expected no findings, got {} "
+                  "(listed in the answer; plan file {}). Try: plan again.",
+                  report["findings"].size(), arguments.plan));
 }
 
 Result<bool> explain(const Arguments& arguments, const OutputOptions& output) {

@@ -143,10 +143,11 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def _say_error(text: str) -> None:
-    """One write, so that the ranks of torchrun do not mix their lines."""
+    """One line, in one write: the ranks of torchrun do not mix theirs."""
     rank = os.environ.get("RANK")
     where = "" if rank is None else f"rank {rank}: "
-    sys.stderr.write(f"error: {where}{text}\n")
+    line = " ".join(part.strip() for part in text.splitlines())
+    sys.stderr.write(f"error: {where}{line}\n")
 
 
 if __name__ == "__main__":

@@ -31,6 +31,8 @@ def read_text(path: str | Path, what: str) -> str:
 def check_writable(path: str | Path) -> Path:
     """The file that `write_text` would write, links followed. For a look before
     long work: raises when the folder is missing or nothing may be written."""
+    if not str(path):
+        raise _error("cannot write: expected the path of a file, got ''")
     target = Path(os.path.realpath(path))
     if target.is_dir() or str(path).endswith("/"):
         raise _error(f"cannot write {path}: it is a folder. Try: a file in it")

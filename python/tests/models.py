@@ -160,6 +160,24 @@ class Unrolled(nn.Module):
         return F.cross_entropy(logits.flatten(0, 1), ids[:, 1:].flatten())
 
 
+class Centred(nn.Module):
+    """Each block subtracts a moving average that it has just brought up to date."""
+
+    def __init__(self, width: int = 18, blocks: int = 3) -> None:
+        super().__init__()
+        self.layers = nn.ModuleList(nn.Linear(width, width) for _ in range(blocks))
+        for i in range(blocks):
+            self.register_buffer(f"average{i}", torch.zeros(width))
+
+    def forward(self, x: Tensor) -> Tensor:
+        for i, layer in enumerate(self.layers):
+            y = layer(x)
+            average = getattr(self, f"average{i}")
+            average.lerp_(y.detach().mean(0), 0.25)
+            x = x + torch.tanh(y - average)
+        return x.square().mean()
+
+
 def mlp() -> Case:
     return Mlp(), (torch.randn(8, 32), torch.randn(8, 32))
 
@@ -180,6 +198,10 @@ def pixel_gate(batch: int = 5) -> Case:
 
 def mixture(batch: int = 6) -> Case:
     return Mixture(), (torch.randn(batch, 7, 12), torch.randn(batch, 7, 12))
+
+
+def centred(batch: int = 12) -> Case:
+    return Centred(), torch.randn(batch, 18)
 
 
 def unrolled(batch: int = 10) -> Case:
@@ -262,5 +284,5 @@ def t5() -> Case:
 CASES: dict[str, Callable[[], Case]] = {
     "mlp": mlp, "gpt2": gpt2, "bert": bert, "vit": vit, "resnet": resnet,
     "llama": llama, "odd": odd, "t5": t5, "pixel_gate": pixel_gate,
-    "mixture": mixture, "unrolled": unrolled,
+    "mixture": mixture, "unrolled": unrolled, "centred": centred,
 }  # fmt: skip

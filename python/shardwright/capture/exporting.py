@@ -45,6 +45,7 @@ def export_step(
                 custom_backwards_refused(),
                 output_swallowed(),
                 torch.enable_grad(),
+                _new_tensors_beside(model),
             ):
                 stack.enter_context(keeper)
             program = torch.export.export(step, args, kwargs, strict=False)
@@ -63,6 +64,17 @@ def model_device(model: nn.Module) -> torch.device:
             "Try: model.to() one of them."
         )
     return devices.pop() if devices else torch.device("cpu")
+
+
+def _new_tensors_beside(
+    model: nn.Module,
+) -> contextlib.AbstractContextManager[object]:
+    """Tensors that a meta model makes without naming a device are on meta, too.
+
+    The user's own model, on the CPU, would have made them there.
+    """
+    device = model_device(model)
+    return device if device.type == "meta" else contextlib.nullcontext()
 
 
 def on_device(batch: Any, device: torch.device) -> Any:

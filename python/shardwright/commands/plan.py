@@ -39,14 +39,14 @@ def main(arguments: Sequence[str]) -> int:
     options = parser.parse_args(arguments)
     progress = progress_to(options.quiet)
     asked = planning_arguments(options)  # wrong arguments are found first
-    if options.output:
+    if options.output is not None:
         check_writable(options.output)
     graph = _graph_json(options.target, options.real, progress)
     with warnings.catch_warnings():
         # The summary has them; where it is not printed, `warn` says them.
         warnings.simplefilter("ignore", ShardwrightWarning)
         plan = api.plan_graph(graph, **asked, progress=progress)
-    if options.output:
+    if options.output is not None:
         write_text(options.output, plan.text)
     if options.json:
         print(plan.text)

@@ -31,14 +31,14 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--real", action="store_true", help="build with real values")
     parser.add_argument("--quiet", action="store_true")
     options = parser.parse_args(arguments)
-    if options.graph:
+    if options.graph is not None:
         check_writable(options.graph)
     made = load_target(options.target)
     step = made.build_real() if options.real else made.build_meta()
     profiled = api.profile_graph(
         step.model, step.batch, loss=step.loss, progress=progress_to(options.quiet)
     )
-    if options.graph:
+    if options.graph is not None:
         write_text(options.graph, profiled.graph_json)
     totals = _totals(
         profiled.captured.graph, json.loads(_core.factor_maps(profiled.graph_json))

@@ -26,7 +26,7 @@ from shardwright.errors import InvalidPlanError
 from shardwright.execute.specs import Spec, apply_step, local_shape, parse
 from shardwright.runtime.convert import convert, regather
 from shardwright.runtime.regions import effect, recompute
-from shardwright.runtime.variants import bind_variant
+from shardwright.runtime.variants import FUNCTIONS, bind_variant
 
 __all__ = ["CapturedProgram", "LocalProgram", "OutputBuffer", "generate", "widened"]
 
@@ -297,7 +297,9 @@ class _Generator:
                     "[execute] a copy that is gathered again is read in a recomputed "
                     f"region: expected one or the other ({op['key']}). Try: plan again."
                 )
-            target, args = regather, (target, *args)
+            named = getattr(target, "__name__", "")
+            handed = named if FUNCTIONS.get(named) is target else target
+            target, args = regather, (handed, *args)
             if any(r.alias_info for r in source.target._schema.returns):  # type: ignore[union-attr]
                 self.gathered.update(step["out"])
         name = _identifier(step["out"][0] if step["out"] else step["op"])

@@ -36,7 +36,11 @@ from shardwright.runtime import recorder
 __all__ = ["Check", "RunOptions", "RunReport", "check_same_plan", "plan_hash", "run"]
 
 # DESIGN "equal": relative errors that two right programs stay below.
-_LOSS_FLOAT32, _GRADIENT_FLOAT32, _FLOAT64 = 1e-5, 1e-4, 1e-9
+_FLOAT64 = 1e-9
+_OWN_LIMITS = {torch.float32: (1e-5, 1e-4), torch.float64: (_FLOAT64, _FLOAT64)}
+# In half precision two right programs differ by a few roundings of their
+# numbers; that they are equal is what the check in float64 says.
+_ROUNDINGS = (4.0, 16.0)
 # A gradient counts with at least this part of the largest one's norm.
 _GRADIENT_FLOOR = 1e-3
 
@@ -141,7 +145,7 @@ def run(
     watched = _Watch(parallel, optimizer, inputs, options)
     trained = watched.train()
     if single is not None:
-        checks += _compare(trained, single, _LOSS_FLOAT32, _GRADIENT_FLOAT32)
+        checks += _compare(trained, single, *_own_limits(parallel))
     seen = watched.collectives
     checks += _check_collectives(plan, seen) if dist.get_rank() == 0 else []
     peaks, states = _gathered(watched.peak_bytes), _gathered(watched.state_bytes)
@@ -297,7 +301,7 @@ def _compare_in_double(
     options: RunOptions,
 ) -> list[Check]:
     """The same in float64, where rounding cannot hide a mistake."""
-    single = None
+    single, model = None, None
     if dist.get_rank() == 0:
         model = _seeded(make_model, options).double()
         program = WidenedProgram(captured, model)
@@ -317,7 +321,7 @@ def _compare_in_double(
         options.steps,
         whole=whole_tensor,
     )
-    if single is None:
+    if single is None or model is None:
         return []
     moved = _moved_by_more_than_rounding(trained, single)
     worst, where = _worst(
@@ -328,7 +332,33 @@ def _compare_in_double(
     return [
         *_compare(trained, single, _FLOAT64, _FLOAT64, "float64"),
         Check("float64 parameters", worst, _FLOAT64, where),
+        *_compare_buffers(parallel, model),
     ]
+
+
+def _own_limits(model: nn.Module) -> tuple[float, float, str]:
+    """Limits of losses and gradients in the least exact dtype of the parameters,
+    and its name."""
+    dtypes = {p.dtype for p in model.parameters() if p.is_floating_point()}
+    dtype = max(dtypes or {torch.float32}, key=lambda d: torch.finfo(d).eps)
+    name = str(dtype).removeprefix("torch.")
+    if dtype in _OWN_LIMITS:
+        return *_OWN_LIMITS[dtype], name
+    eps = torch.finfo(dtype).eps
+    return _ROUNDINGS[0] * eps, _ROUNDINGS[1] * eps, name
+
+
+def _compare_buffers(got: nn.Module, expected: nn.Module) -> list[Check]:
+    """Running statistics and counters after all steps."""
+    arrays = [
+        {n: b.detach().double().numpy() for n, b in module.named_buffers()}
+        for module in (got, expected)
+    ]
+    if not arrays[1]:
+        return []
+    norms = [float((b**2).sum() ** 0.5) for b in arrays[1].values()]
+    worst, where = _worst(*arrays, _GRADIENT_FLOOR * max(norms))
+    return [Check("float64 buffers", worst, _FLOAT64, where)]
 
 
 def _moved_by_more_than_rounding(got: Trained, expected: Trained) -> list[str]:
@@ -353,7 +383,7 @@ def _compare(
     expected: Trained,
     loss_limit: float,
     gradient_limit: float,
-    name: str = "float32",
+    name: str,
 ) -> list[Check]:
     errors = [
         abs(a - b) / abs(b) if b else abs(a)

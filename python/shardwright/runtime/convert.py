@@ -34,6 +34,7 @@ from torch.utils._pytree import tree_leaves
 from . import axes as _axes
 from . import collectives
 from .recorder import phase
+from .variants import FUNCTIONS
 
 __all__ = ["Step", "convert", "regather", "run_steps"]
 
@@ -138,8 +139,12 @@ class _Handle:
     offset: int
 
 
-def regather(op: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-    """op(*args, **kwargs), saving recipes instead of gathered tensors."""
+def regather(op: Callable[..., Any] | str, *args: Any, **kwargs: Any) -> Any:
+    """op(*args, **kwargs), saving recipes instead of gathered tensors.
+
+    `op`: an ATen op, or the name of a variant (`variants.FUNCTIONS`).
+    """
+    function = FUNCTIONS[op] if isinstance(op, str) else op
     recipes: dict[int, _Again] = {}
     for leaf in tree_leaves((args, kwargs)):
         recipe = getattr(leaf, "_shardwright_recipe", None)
@@ -160,7 +165,7 @@ def regather(op: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
         return gathered.as_strided(handle.size, handle.stride, handle.offset)
 
     with torch.autograd.graph.saved_tensors_hooks(pack, unpack):
-        results = op(*args, **kwargs)
+        results = function(*args, **kwargs)
     for leaf in tree_leaves(results):  # views of a gathered copy stay known
         again = recipes.get(leaf.untyped_storage()._cdata)
         if again is not None:

@@ -18,6 +18,7 @@ from .losses import cross_entropy, scaled_mean
 from .random_ops import random
 
 __all__ = [
+    "FUNCTIONS",
     "bind_variant",
     "cross_entropy",
     "local_variants",
@@ -26,6 +27,18 @@ __all__ = [
     "sync_batch_norm",
     "vocab_parallel_embedding",
 ]
+
+# By name: generated code that hands one on says which in text.
+FUNCTIONS: dict[str, Callable[..., Any]] = {
+    function.__name__: function
+    for function in (
+        cross_entropy,
+        random,
+        scaled_mean,
+        sync_batch_norm,
+        vocab_parallel_embedding,
+    )
+}
 
 # Variants that replace one op and take its arguments unchanged.
 _REPLACED: dict[str, tuple[str, Callable[..., Any]]] = {

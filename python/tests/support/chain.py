@@ -30,6 +30,7 @@ _PAIRS = {
     "bert": [("bert.*.intermediate.dense", "bert.encoder.layer.?.output.dense")],
     "vit": [("vit.*.fc1", "vit.*.fc2")],
     "resnet": [("layers.*.conv1", "layers.*.conv2")],
+    "centred": [("layers.0", "layers.1")],
 }
 # Layers whose weight is [in, out].
 _IN_OUT = {"gpt2"}

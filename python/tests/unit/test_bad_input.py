@@ -196,10 +196,44 @@ def test_target_finds_its_neighbours(run: Run, folder: Path) -> None:
         (("--pin", "storage:0.weight=[a"), "'[a' is no sharding"),
         (("--pin", "storage:0.weight=[a, a]"), "used twice"),
         (("--pin", "storage:0.weight=[a]"), "'0.weight' of shape [16, 8]"),
+        (("--pin", "placement:0=[a]"), "the first has 2"),
+        (("--pin", "placement:0=[a, -, ...,-]"), "the first has 2"),
+        (("-o", ""), "expected the path of a file, got ''"),
     ],
 )
 def test_settings_of_plan(run: Run, arguments: tuple[str, ...], expected: str) -> None:
     refused(run(*PLAN, *arguments), expected)
+
+
+class _MovingAverage(nn.Module):
+    """Subtracts a moving average that it updates, or only updates it."""
+
+    average: torch.Tensor
+
+    def __init__(self, reads: bool) -> None:
+        super().__init__()
+        self.linear = nn.Linear(8, 8)
+        self.register_buffer("average", torch.zeros(8))
+        self.reads = reads
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        y = torch.tanh(self.linear(x))
+        self.average.lerp_(y.detach().mean(0), 0.1)
+        return x + y - self.average if self.reads else x + y
+
+
+@pytest.mark.parametrize("reads", [True, False])
+def test_recompute_of_what_depends_on_changed_state(reads: bool) -> None:
+    blocks = nn.Sequential(*(_MovingAverage(reads) for _ in range(3)))
+    profiled = sw.profile_graph(blocks, torch.randn(4, 8), loss=torch.norm)
+    graph = profiled.graph_json
+    pins = (Pin("recompute", "*", "true"),)
+    if reads:
+        with pytest.raises(ShardwrightError, match="depends on a buffer"):
+            sw.plan_graph(graph, cluster="1 cpu", mesh=(1,), pins=pins)
+    else:
+        plan = sw.plan_graph(graph, cluster="1 cpu", mesh=(1,), pins=pins)
+        assert any(region["recompute"] for region in plan.data["regions"])
 
 
 @pytest.mark.parametrize(

@@ -11,6 +11,7 @@
 #include "shardwright/mesh/device_mesh.h"
 #include "shardwright/planner/passes/price.h"
 #include "shardwright/planner/pins.h"
+#include "shardwright/planner/state.h"
 #include "shardwright/rules/rule.h"
 
 namespace shardwright::planner {
@@ -266,14 +267,14 @@ void find_small_values(const ir::Graph& graph, Model& model) {
   }
 }
 
-// Effects run once: a region that mutates a buffer is never run again.
-// A region that saves nothing has nothing to recompute.
-void find_recomputable(const ir::Graph& graph, Model& model) {
+// A second run must compute what the first did. A region that saves nothing has
+// nothing to recompute.
+void find_recomputable(Model& model) {
   for (std::size_t r = 0; r < model.regions.size(); ++r) {
     bool allowed = model.options.recompute && model.timeline.last_saver[r] >= 0;
     for (std::int32_t i = model.regions[r].first_op;
          i < model.regions[r].last_op; ++i) {
-      if (graph.op(OpId(i)).effect) allowed = false;
+      if (model.state.seen_by[static_cast<std::size_t>(i)]) allowed = false;
     }
     model.recomputable.push_back(allowed);
   }
@@ -309,7 +310,8 @@ Result<Model> make_model(const ir::Graph& graph, const mesh::DeviceMesh& mesh,
   find_price_classes(graph, model);
   model.regions = find_regions(graph);
   model.timeline = make_timeline(graph, model.regions, savers(graph, model));
-  find_recomputable(graph, model);
+  model.state = find_changed_state(model);
+  find_recomputable(model);
   find_small_values(graph, model);
   model.converter = std::make_shared<sharding::Converter>(mesh);
   return model;

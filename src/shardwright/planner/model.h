@@ -17,6 +17,7 @@
 #include "shardwright/mesh/device_mesh.h"
 #include "shardwright/planner/options.h"
 #include "shardwright/planner/regions.h"
+#include "shardwright/planner/state.h"
 #include "shardwright/planner/timeline.h"
 #include "shardwright/sharding/converter.h"
 #include "shardwright/sharding/port.h"
@@ -65,6 +66,7 @@ struct Model {
   TimeUnit unit;  // of all costs
   std::vector<RegionRange> regions;
   std::vector<bool> recomputable;  // per region
+  ChangedState state;
   Timeline timeline;
   std::vector<OpClass> classes;
   std::vector<std::int32_t> class_of_op;

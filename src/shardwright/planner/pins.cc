@@ -3,34 +3,39 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <optional>
 
 namespace shardwright::planner {
 namespace {
 
-// "..." fills the spec with unsplit dims up to the tensor's rank.
+// "..." stands for as many unsplit dims as the tensor's rank leaves.
+std::string with_dots_filled(std::string text, std::size_t rank) {
+  const auto dots = text.find("...");
+  if (dots == std::string::npos) return text;
+  const auto end = text.find(']', dots);
+  const auto commas = std::count(
+      text.begin(),
+      end == std::string::npos ? text.end()
+                               : text.begin() + static_cast<std::ptrdiff_t>(end),
+      ',');
+  const auto given = static_cast<std::size_t>(commas);
+  if (rank > given) {
+    const std::vector<std::string> rest(rank - given, "-");
+    return text.replace(dots, 3, fmt::format("{}", fmt::join(rest, ", ")));
+  }
+  // Nothing is left: a comma goes as well, the one before if there is one.
+  const auto before = text.rfind(',', dots);
+  if (before != std::string::npos) {
+    return text.erase(before, dots + 3 - before);
+  }
+  const auto after = text.find(',', dots);
+  return after == std::string::npos ? text.erase(dots, 3)
+                                    : text.erase(dots, after + 1 - dots);
+}
+
 Result<sharding::ShardingSpec> pinned_spec(const Model& model, const Pin& pin,
                                            std::size_t rank) {
-  std::string text = pin.spec;
-  const auto dots = text.find("...");
-  if (dots != std::string::npos) {
-    const auto open = text.find('[');
-    const auto commas =
-        open == std::string::npos
-            ? 0
-            : std::count(text.begin() + static_cast<std::ptrdiff_t>(open),
-                         text.begin() + static_cast<std::ptrdiff_t>(dots), ',');
-    const auto given = static_cast<std::size_t>(commas);
-    std::vector<std::string> rest(rank > given ? rank - given : 0, "-");
-    std::string fill = fmt::format("{}", fmt::join(rest, ", "));
-    if (fill.empty()) {
-      // Nothing is left: drop the comma before the dots as well.
-      const auto comma = text.rfind(',', dots);
-      const auto from = comma == std::string::npos ? dots : comma;
-      text = text.substr(0, from) + text.substr(dots + 3);
-    } else {
-      text.replace(dots, 3, fill);
-    }
-  }
+  const std::string text = with_dots_filled(pin.spec, rank);
   auto spec = sharding::parse_spec(text, model.mesh);
   if (!spec) {
     return make_error(ErrorCode::kInvalidArgument,
@@ -111,6 +116,33 @@ Result<bool> storage_allowed(const Model& model, const ir::Value& parameter,
   return true;
 }
 
+namespace {
+
+// A placement speaks of the matching results of its rank; of none is an error.
+Result<bool> check_placement_rank(const Model& model, const Pin& pin) {
+  const ir::Graph& graph = *model.graph;
+  std::optional<std::size_t> other;
+  for (const ir::Op& op : graph.ops) {
+    if (!matches_op(pin, op)) continue;
+    for (const ValueId id : op.results) {
+      const std::size_t rank = graph.value(id).shape.size();
+      SW_ASSIGN_OR_RETURN(const sharding::ShardingSpec wanted,
+                          pinned_spec(model, pin, rank));
+      if (wanted.dims.size() == rank) return true;
+      if (!other) other = rank;
+    }
+  }
+  if (!other) return true;
+  return make_error(
+      ErrorCode::kInvalidArgument,
+      fmt::format("[planner] pin '{}': expected as many entries as a matching "
+                  "result has dims (the first has {}), got '{}'. Try: '...' for "
+                  "the dims that are not split.",
+                  pin.target, *other, pin.spec));
+}
+
+}  // namespace
+
 Result<bool> check_pins(const Model& model) {
   const ir::Graph& graph = *model.graph;
   for (const Pin& pin : model.options.pins) {
@@ -126,12 +158,13 @@ Result<bool> check_pins(const Model& model) {
         return make_error(
             ErrorCode::kInvalidArgument,
             fmt::format("[planner] pin '{}': region '{}' cannot be "
-                        "recomputed (it changes a buffer, saves nothing, or "
-                        "recompute is off)",
+                        "recomputed (it depends on a buffer that the step "
+                        "changes, saves nothing, or recompute is off)",
                         pin.target, model.regions[r].name));
       }
       found = true;
     }
+    SW_RETURN_IF_ERROR(check_placement_rank(model, pin));
     if (!found) {
       return make_error(
           ErrorCode::kInvalidArgument,

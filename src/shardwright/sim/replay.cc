@@ -83,7 +83,7 @@ class Replay {
     place_state();
     for (std::size_t s = 0; s < p_.steps.size(); ++s) {
       enter_region(s);
-      run_forward(s, variable_, keeps_saved(s));
+      run_forward(s, variable_, in_recomputed(s) ? Run::kFirst : Run::kOnly);
       drop_variables(s);
       note(s, "forward");
     }
@@ -105,9 +105,6 @@ class Replay {
   }
   [[nodiscard]] bool in_recomputed(std::size_t s) const {
     return region_of(s) >= 0 && p_.recomputed[at(region_of(s))];
-  }
-  [[nodiscard]] bool keeps_saved(std::size_t s) const {
-    return !in_recomputed(s);
   }
 
   void place_state() {
@@ -185,8 +182,12 @@ class Replay {
     return -1;
   }
 
+  // Which run of a step it is: the only one, the first of a recomputed region,
+  // which saves nothing, or its second.
+  enum class Run { kOnly, kFirst, kAgain };
+
   void run_forward(std::size_t s, std::vector<std::int32_t>& variables,
-                   bool keep_saved) {
+                   Run run) {
     if (p_.steps[s].op == nullptr) {
       variables[at(p_.steps[s].out[0])] =
           apply(p_.steps[s].forward, variables[at(p_.steps[s].in[0])]);
@@ -199,6 +200,9 @@ class Replay {
     for (const std::int32_t b : step.in) {
       locals.operands.push_back(variables[at(b)]);
     }
+    const std::vector<std::int32_t> copies = run == Run::kAgain
+                                                 ? copy_state(s, locals)
+                                                 : std::vector<std::int32_t>();
     for (const Event& event : step.local->forward) {
       if (event.kind == Event::Kind::kAlloc) {
         locals.fresh[at(event.index)] = memory_.alloc(
@@ -216,7 +220,7 @@ class Replay {
       memory_.retain(storage);
       variables[at(step.out[r])] = storage;
     }
-    if (keep_saved) {
+    if (run != Run::kFirst) {
       saved_[s].clear();
       for (const Handle& handle : step.local->saved) {
         const std::int32_t storage = saved_storage(s, handle, locals);
@@ -227,6 +231,21 @@ class Replay {
     for (const std::int32_t storage : locals.fresh) {
       if (storage >= 0) memory_.release(storage);
     }
+    for (const std::int32_t storage : copies) memory_.release(storage);
+  }
+
+  // Run again, an op that changes buffers works on copies of them.
+  std::vector<std::int32_t> copy_state(std::size_t s, Locals& locals) {
+    const ResolvedStep& step = p_.steps[s];
+    std::vector<std::int32_t> copies;
+    if (!step.op->effect || !step.step->variant.empty()) return copies;
+    for (std::size_t k = 0; k < step.in.size(); ++k) {
+      const internal::Buffer& buffer = p_.buffers[at(step.in[k])];
+      if (graph_.value(buffer.value).kind != ir::ValueKind::kBuffer) continue;
+      locals.operands[k] = memory_.alloc(buffer.bytes);
+      copies.push_back(locals.operands[k]);
+    }
+    return copies;
   }
 
   // A regathered operand's saved copy is a handle, not a tensor.
@@ -465,7 +484,7 @@ class Replay {
       for (const std::int32_t b : p_.steps[t].in) {
         if (!inside(b)) locals[at(b)] = input_of(region, b);
       }
-      run_forward(t, locals, true);
+      run_forward(t, locals, Run::kAgain);
       for (const std::int32_t b : p_.steps[t].in) {
         if (inside(b) &&
             last_reader_inside(b, region) == static_cast<std::int32_t>(t)) {

@@ -101,12 +101,6 @@ void check_regions(const Program& program, Findings& findings) {
                    fmt::format("is not contiguous: {} is in it again",
                                step_name(plan, s)));
     }
-    const ir::Op* op = program.steps[s].op;
-    if (found->second->recompute && op != nullptr && op->effect) {
-      findings.add(
-          region_name(*found->second),
-          fmt::format("is recomputed, but op '{}' changes a buffer", op->key));
-    }
   }
 }
 

@@ -172,6 +172,23 @@ class Estimator {
         levels->moment(position, moment);
       }
     }
+    if (positions_.again[s] >= 0) add_copied_state(s);
+  }
+
+  // What a second run of an op changes are copies of the buffers; they may be
+  // kept for its backward.
+  void add_copied_state(std::size_t s) {
+    const ProgramStep& step = p_.steps[s];
+    if (step.op == nullptr || !step.op->effect || !step.step->variant.empty()) {
+      return;
+    }
+    for (std::size_t k = 0; k < step.in.size(); ++k) {
+      if (p_.value_of(step.in[k]).kind != ir::ValueKind::kBuffer) continue;
+      const std::int64_t bytes = p_.buffer(step.in[k]).bytes;
+      upper_.live(positions_.again[s], positions_.backward[s], bytes);
+      begin_.moment(positions_.again[s], bytes);
+      end_.moment(positions_.again[s], bytes);
+    }
   }
 
   // At the worst a collective packs its input and receives into a buffer as

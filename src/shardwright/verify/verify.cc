@@ -2,6 +2,7 @@
 
 #include "shardwright/verify/memory.h"
 #include "shardwright/verify/program.h"
+#include "shardwright/verify/state.h"
 #include "shardwright/verify/totals.h"
 
 namespace shardwright::verify {
@@ -17,6 +18,7 @@ Result<Report> verify_plan(const ir::Graph& graph, const plan::Plan& plan) {
   report.complete = internal::follow_program(graph, plan, program, findings);
   internal::check_regions(program, findings);
   if (report.complete) {
+    internal::check_state(program, findings);
     internal::check_regathers(program, findings);
     internal::check_outputs(program, findings);
   }

@@ -31,12 +31,20 @@ void add_results(const std::vector<ValueContext>& results,
 
 // Small values that many regions read (masks, position tables) stay whole: each
 // region then takes its part without communication, and does not depend on what
-// the others take.
+// the others take. Buffers that the step changes stay as they are stored: a
+// part of one would not see the change.
 bool keeps_whole(const Model& model, OpId op,
                  const strategy::Strategy& strategy) {
   const ir::Op& entry = model.graph->op(op);
+  for (std::size_t k = 0; k < entry.operands.size(); ++k) {
+    if (model.state.holds[entry.operands[k].index()] &&
+        strategy.operands[k] != replicated(model)) {
+      return false;
+    }
+  }
   for (std::size_t r = 0; r < entry.results.size(); ++r) {
-    if (model.stays_whole[entry.results[r].index()] &&
+    const std::size_t value = entry.results[r].index();
+    if ((model.stays_whole[value] || model.state.holds[value]) &&
         strategy.results[r] != replicated(model)) {
       return false;
     }
@@ -44,7 +52,31 @@ bool keeps_whole(const Model& model, OpId op,
   return true;
 }
 
+// Run again, an op that changes buffers works on copies of them (a variant has
+// a way of its own, without copies).
+void add_copied_state(const Model& model, OpId op,
+                      const strategy::Strategy& strategy,
+                      const cost::Footprint& footprint,
+                      std::vector<solver::MemoryInterval>& out) {
+  const ir::Op& entry = model.graph->op(op);
+  if (!entry.effect || !strategy.variant.empty()) return;
+  const Timeline& timeline = model.timeline;
+  const std::int32_t again =
+      timeline.recompute[static_cast<std::size_t>(timeline.forward_of(op))];
+  for (std::size_t k = 0; k < entry.operands.size(); ++k) {
+    const ValueId id = entry.operands[k];
+    if (model.graph->value(id).kind != ir::ValueKind::kBuffer) continue;
+    const bool handed_on =
+        std::find(footprint.result_alias.begin(), footprint.result_alias.end(),
+                  static_cast<std::int32_t>(k)) != footprint.result_alias.end();
+    const bool stays = footprint.saves_operand[k] || handed_on;
+    add_interval(out, again, stays ? timeline.backward_of(op) : again,
+                 port_bytes(model, id, strategy.operands[k]));
+  }
+}
+
 solver::Choice choice_of(const Model& model, OpId op,
+                         const strategy::Strategy& strategy,
                          const PricedStrategy& priced, bool recompute) {
   const Timeline& timeline = model.timeline;
   const std::int32_t slot = timeline.forward_of(op);
@@ -64,6 +96,7 @@ solver::Choice choice_of(const Model& model, OpId op,
     out.cost += priced.forward_cost;
     add_interval(out.intervals, again, again, footprint.forward_temporary);
     add_interval(out.intervals, again, backward, footprint.internal_bytes);
+    add_copied_state(model, op, strategy, footprint, out.intervals);
   }
   return out;
 }
@@ -93,7 +126,7 @@ Result<bool> add_op_nodes(const Model& model, PlanningProblem& problem) {
                           placement_allowed(model, op, choice));
       if (!allowed || !keeps_whole(model, op, choice)) continue;
       for (const bool recompute : fates) {
-        node.choices.push_back(choice_of(model, op, priced, recompute));
+        node.choices.push_back(choice_of(model, op, choice, priced, recompute));
         add_results(results, choice, priced.footprint, recompute,
                     node.choices.back().intervals);
         problem.op_choices[i].push_back(
