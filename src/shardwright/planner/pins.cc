@@ -13,11 +13,12 @@ std::string with_dots_filled(std::string text, std::size_t rank) {
   const auto dots = text.find("...");
   if (dots == std::string::npos) return text;
   const auto end = text.find(']', dots);
-  const auto commas = std::count(
-      text.begin(),
-      end == std::string::npos ? text.end()
-                               : text.begin() + static_cast<std::ptrdiff_t>(end),
-      ',');
+  const auto commas =
+      std::count(text.begin(),
+                 end == std::string::npos
+                     ? text.end()
+                     : text.begin() + static_cast<std::ptrdiff_t>(end),
+                 ',');
   const auto given = static_cast<std::size_t>(commas);
   if (rank > given) {
     const std::vector<std::string> rest(rank - given, "-");
@@ -135,10 +136,11 @@ Result<bool> check_placement_rank(const Model& model, const Pin& pin) {
   if (!other) return true;
   return make_error(
       ErrorCode::kInvalidArgument,
-      fmt::format("[planner] pin '{}': expected as many entries as a matching "
-                  "result has dims (the first has {}), got '{}'. Try: '...' for "
-                  "the dims that are not split.",
-                  pin.target, *other, pin.spec));
+      fmt::format(
+          "[planner] pin '{}': expected as many entries as a matching "
+          "result has dims (the first has {}), got '{}'. Try: '...' for "
+          "the dims that are not split.",
+          pin.target, *other, pin.spec));
 }
 
 }  // namespace

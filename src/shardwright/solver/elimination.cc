@@ -379,6 +379,11 @@ struct Elimination::Planner {
     out.context_.resize(out.context_.size() + bucket.dims.size());
     bucket.kind = kinds.of(bucket);
     out.num_cells_ += bucket.num_cells;
+    // Equal parts are filled once.
+    if (bucket.kind + 1 == static_cast<std::int32_t>(kinds.buckets.size())) {
+      out.planned_work_ +=
+          double(bucket.num_cells) * double(bucket.num_signatures);
+    }
     out.tables_.emplace_back();
     if (!bucket.dims.empty()) {
       Factor message;
@@ -706,6 +711,45 @@ bool Elimination::decode(std::span<const std::int64_t> node_cost,
           context_[child.context + d] = best_choice;
         }
       }
+    }
+  }
+  return true;
+}
+
+bool Elimination::decode_jointly(
+    std::span<const std::int64_t> node_cost,
+    const std::function<bool(std::int32_t, std::int32_t)>& fix,
+    std::vector<std::int32_t>* choice) const {
+  choice->assign(index_.num_nodes(), 0);
+  std::vector<std::int64_t> value;
+  for (std::size_t end = buckets_.size(); end > 0;) {
+    // The buckets of a split node stand side by side.
+    const std::int32_t node = buckets_[end - 1].node;
+    const std::int32_t first = index_.first[node];
+    value.assign(node_cost.begin() + first,
+                 node_cost.begin() + index_.first[node + 1]);
+    for (; end > 0 && buckets_[end - 1].node == node; --end) {
+      const Bucket& bucket = buckets_[end - 1];
+      for (const Input& input : bucket.inputs) {
+        std::int64_t base = 0;
+        for (const Side& side : input.sides) {
+          const Dim& dim = bucket.dims[side.dim];
+          base += side.offset[dim.class_of[(*choice)[dim.node]]];
+        }
+        const std::vector<std::int64_t>& cells = table(input.table);
+        for (std::size_t k = 0; k < value.size(); ++k) {
+          if (value[k] >= kForbidden) continue;
+          value[k] += cells[base + input.of_signature[bucket.signature_of[k]]];
+        }
+      }
+    }
+    while (true) {
+      const auto best = std::min_element(value.begin(), value.end());
+      if (*best >= kForbidden) return false;
+      const auto k = static_cast<std::int32_t>(best - value.begin());
+      (*choice)[node] = k;
+      if (fix(node, k)) break;
+      *best = kInfinite;
     }
   }
   return true;

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <span>
 #include <unordered_map>
 #include <vector>
@@ -43,12 +44,23 @@ class Elimination {
   // Tables filled by the last minimise(); equal parts share them.
   std::int64_t num_filled() const { return num_filled_; }
   std::int64_t num_cells() const { return num_cells_; }
+  // Upper estimate of a sweep's work, in ticks: cells times signatures.
+  double planned_work() const { return planned_work_; }
 
   // The least total for the given cost per flat choice (>= kForbidden: not
   // allowed), or kInfinite. Fills one choice per node unless kInfinite.
   // Stops early, with lowest(), when the budget is spent.
   std::int64_t minimise(std::span<const std::int64_t> node_cost,
                         std::vector<std::int32_t>* choice, Budget* budget);
+
+  // After minimise() with the same costs, where tables were split: goes through
+  // the nodes backwards and gives each the choice that is best by all its
+  // tables together and possible beside those chosen before. `fix(node,
+  // choice)`: false when it is not. False when a node has no possible choice.
+  bool decode_jointly(
+      std::span<const std::int64_t> node_cost,
+      const std::function<bool(std::int32_t, std::int32_t)>& fix,
+      std::vector<std::int32_t>* choice) const;
 
   // After minimise() with the same costs: per flat choice, the least total
   // with that choice taken (kInfinite: none). False when the budget ran out.
@@ -115,6 +127,7 @@ class Elimination {
   FlatIndex index_;
   bool exact_ = true;
   std::int64_t num_cells_ = 0;
+  double planned_work_ = 0;
   std::vector<Bucket> buckets_;  // in elimination order
   std::vector<std::vector<std::int64_t>> tables_;
   std::vector<std::int32_t> content_;  // per table: the one with its cells

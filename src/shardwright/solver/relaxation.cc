@@ -29,6 +29,7 @@
 #include <numeric>
 
 #include "shardwright/base/check.h"
+#include "shardwright/solver/domains.h"
 #include "shardwright/solver/evaluate.h"
 #include "shardwright/solver/small_lp.h"
 
@@ -109,14 +110,15 @@ void forget_cut(const std::vector<Relaxation::Weighted>& mixture,
 
 }  // namespace
 
-Relaxation::Relaxation(const ChoiceProblem& problem, Goal goal, Budget* budget)
+Relaxation::Relaxation(const ChoiceProblem& problem, Goal goal, Budget* budget,
+                       std::optional<std::int64_t> table_cells)
     : problem_(problem),
       goal_(goal),
       budget_(budget),
       index_(problem),
       scale_(choose_scale()),
       elimination_(problem, goal == Goal::kCost ? scale_ : 0,
-                   budget->options().table_cells),
+                   table_cells.value_or(budget->options().table_cells)),
       has_row_(problem.num_positions, false) {
   budget_->charge(elimination_.num_cells() + index_.total());
   if (problem.limit) {
@@ -259,7 +261,7 @@ Relaxation::Point Relaxation::evaluate_at(const Allowed& allowed,
     return point;
   }
   point.bound = to_bound(total, exact);
-  sink(choice);
+  offer(choice, costs, sink);
   point.cut = add_cut(std::move(choice), total, exact);
   return point;
 }
@@ -520,7 +522,24 @@ void Relaxation::sample(const Allowed& allowed, const Prices& prices,
   }
   std::vector<std::int32_t> choice;
   const std::int64_t total = elimination_.minimise(costs, &choice, budget_);
-  if (!budget_->spent() && total < kForbidden) sink(choice);
+  if (!budget_->spent() && total < kForbidden) offer(choice, costs, sink);
+}
+
+// The copies of a split node may disagree, and a plan of theirs is none; then
+// one is made in which every node is chosen once.
+void Relaxation::offer(const std::vector<std::int32_t>& choice,
+                       const std::vector<std::int64_t>& costs,
+                       const PlanSink& sink) {
+  if (elimination_.exact()) {
+    sink(choice);
+    return;
+  }
+  Domains domains(problem_, budget_);
+  const auto fix = [&](std::int32_t node, std::int32_t k) {
+    return domains.possible(node, k) && domains.fix(node, k);
+  };
+  std::vector<std::int32_t> joint;
+  if (elimination_.decode_jointly(costs, fix, &joint)) sink(joint);
 }
 
 bool Relaxation::choice_bounds(const Allowed& allowed, const Prices& prices,

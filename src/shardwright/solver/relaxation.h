@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <functional>
 #include <map>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -49,8 +50,10 @@ class Relaxation {
   // Called with every plan met (a choice per node without infinite edges).
   using PlanSink = std::function<void(const std::vector<std::int32_t>&)>;
 
-  // The problem must outlive this. Goal::kCost needs a limit.
-  Relaxation(const ChoiceProblem& problem, Goal goal, Budget* budget);
+  // The problem must outlive this. Goal::kCost needs a limit. `table_cells`:
+  // the largest table of the elimination, the budget's option if left out.
+  Relaxation(const ChoiceProblem& problem, Goal goal, Budget* budget,
+             std::optional<std::int64_t> table_cells = std::nullopt);
 
   // `plans`: known ones to start from (those not allowed are left out).
   Outcome tighten(const Allowed& allowed, const Prices& start,
@@ -114,6 +117,8 @@ class Relaxation {
                         const std::vector<Wide>& exact) const;
   Point evaluate_at(const Allowed& allowed, const Prices& prices,
                     const PlanSink& sink);
+  void offer(const std::vector<std::int32_t>& choice,
+             const std::vector<std::int64_t>& costs, const PlanSink& sink);
   std::int32_t add_cut(std::vector<std::int32_t> choice, std::int64_t total,
                        const std::vector<Wide>& exact);
   bool add_row(std::int32_t position);

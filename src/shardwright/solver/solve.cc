@@ -3,6 +3,8 @@
 //   presolve -> prices and plans at the root -> recombination
 //     no feasible choice yet? bound and lower the peak until one is found or
 //       none can exist
+//     gap still open? neighbourhoods of the best choice
+//     tables had to be split? small ones first, larger ones for the bound later
 //     gap still open? forbid every choice whose own bound is too high, presolve
 //       what is left, and start again on the smaller problem; after that,
 //       branch and bound
@@ -14,10 +16,12 @@
 #include <algorithm>
 #include <cmath>
 #include <map>
+#include <memory>
 
 #include "shardwright/base/check.h"
 #include "shardwright/solver/branch.h"
 #include "shardwright/solver/evaluate.h"
+#include "shardwright/solver/neighbourhood.h"
 #include "shardwright/solver/presolve.h"
 
 namespace shardwright::solver {
@@ -28,6 +32,7 @@ using internal::branch_and_bound;
 using internal::Budget;
 using internal::cutoff_of;
 using internal::Goal;
+using internal::Neighbourhood;
 using internal::Presolved;
 using internal::Primal;
 using internal::Relaxation;
@@ -100,6 +105,36 @@ std::vector<PricedRow> priced_rows(const Relaxation& relaxation,
   return out;
 }
 
+// Where tables must be split: so small that a sweep takes a moment. The choice
+// is then the neighbourhoods' task.
+constexpr std::int64_t kCellsOfACheapTable = std::int64_t{1} << 14;
+// Ticks of a second, about: decides what is worth trying in the time left.
+constexpr double kTicksPerSecond = 2e8;
+// Work on neighbourhoods: as much as was spent before, and at least this.
+constexpr std::int64_t kLeastTicksOfNeighbourhoods = 400'000'000;
+
+std::int64_t ticks_of_neighbourhoods(const Budget& budget) {
+  return std::max(kLeastTicksOfNeighbourhoods, budget.ticks());
+}
+
+// Tables as large as allowed, or, where these are not exact, small ones.
+std::unique_ptr<Relaxation> first_relaxation(const ChoiceProblem& problem,
+                                             Goal goal, Budget* budget) {
+  auto full = std::make_unique<Relaxation>(problem, goal, budget);
+  if (full->elimination().exact()) return full;
+  return std::make_unique<Relaxation>(
+      problem, goal, budget,
+      std::min(kCellsOfACheapTable, budget->options().table_cells));
+}
+
+// A sweep with tables as large as allowed takes a small part of the time left.
+bool is_affordable(const Relaxation& relaxation, const Budget& budget) {
+  constexpr double kPart = 0.1;
+  const double left = budget.options().time_limit_s - budget.seconds();
+  return relaxation.elimination().planned_work() <
+         kPart * left * kTicksPerSecond;
+}
+
 PeakPartial minimise_peak(const ChoiceProblem& problem, SearchLimits limits,
                           Budget* budget) {
   PeakPartial out;
@@ -109,11 +144,23 @@ PeakPartial minimise_peak(const ChoiceProblem& problem, SearchLimits limits,
     out.peak.bound = kInfinite;
     return out;
   }
-  Relaxation relaxation(small.problem, Goal::kPeak, budget);
+  const auto kept = first_relaxation(small.problem, Goal::kPeak, budget);
+  Relaxation& relaxation = *kept;
   Primal primal(small.problem, Goal::kPeak, budget);
   const Allowed all(relaxation.index().total(), 1);
   SearchResult result =
       internal::search_root(&relaxation, &primal, all, limits, budget);
+  if (!result.finished && !primal.choice().empty() &&
+      budget->options().use_neighbourhoods) {
+    std::vector<std::int32_t> choice = primal.choice();
+    Neighbourhood search(small.problem, Goal::kPeak, budget);
+    if (search.improve(&choice, ticks_of_neighbourhoods(*budget))) {
+      primal.offer(choice);
+    }
+    result.finished = result.bound >= cutoff_of(primal.value(), limits) ||
+                      (limits.stop_at_enough && limits.enough &&
+                       primal.value() <= *limits.enough);
+  }
   if (!result.finished && !budget->spent()) {
     result =
         branch_and_bound(&relaxation, &primal, all, result, limits, budget);
@@ -147,31 +194,57 @@ class CoreSolver {
 
   Infeasibility infeasibility;
 
+  // The choice known beforehand, of the problem as it was given.
+  struct Start {
+    const ChoiceProblem* problem = nullptr;
+    std::vector<std::int32_t> choice;  // empty: none that is feasible
+    std::int64_t value = kInfinite;
+  };
+  Start start;
+
   // `known`: value of a choice found before (kInfinite: none).
   Partial solve_core(const ChoiceProblem& core, std::int64_t known,
                      std::int64_t offset, int depth) {
     const SolveOptions& options = budget_->options();
-    Relaxation relaxation(core, Goal::kCost, budget_);
+    auto kept = first_relaxation(core, Goal::kCost, budget_);
     Primal primal(core, Goal::kCost, budget_);
     primal.know_value(known);
-    if (!relaxation.elimination().exact()) {
-      note(techniques_, "split tables (mini-buckets)");
-    }
-    Allowed allowed(relaxation.index().total(), 1);
+    Allowed allowed(kept->index().total(), 1);
     SearchLimits limits;
     limits.gap = options.gap;
     limits.offset = offset;
-    SearchResult result =
-        internal::search_root(&relaxation, &primal, allowed, limits, budget_);
-    note(techniques_, relaxation.num_rows() == 0 ? "exact elimination"
-                                                 : "prices on memory rows");
+    SearchResult result;
+    if (least_peak(core) > *core.limit) {
+      // Nothing better than what is known, or nothing at all.
+      if (!primal.found()) find_feasible(core, &primal);
+      result.bound = kInfinite;
+      return partial(*kept, primal, result);
+    }
+    result = search_root(kept.get(), &primal, allowed, limits, budget_);
+    note(techniques_, !kept->elimination().exact()
+                          ? "split tables (mini-buckets)"
+                      : kept->num_rows() == 0 ? "exact elimination"
+                                              : "prices on memory rows");
     if (!primal.found() && !budget_->spent() && result.bound < kInfinite) {
       if (!find_feasible(core, &primal)) {
-        return partial(relaxation, primal, result);
+        return partial(*kept, primal, result);
       }
-      result =
-          internal::search_root(&relaxation, &primal, allowed, limits, budget_);
+      result = search_root(kept.get(), &primal, allowed, limits, budget_);
     }
+    if (!result.finished && !budget_->spent() && options.use_neighbourhoods) {
+      improve(core, &primal, offset, depth);
+      result.finished = result.bound >= cutoff_of(primal.value(), limits);
+    }
+    if (!result.finished && !kept->elimination().exact()) {
+      auto full = std::make_unique<Relaxation>(core, Goal::kCost, budget_);
+      if (is_affordable(*full, *budget_)) {
+        const std::int64_t bound = result.bound;
+        result = search_root(full.get(), &primal, allowed, limits, budget_);
+        result.bound = std::max(result.bound, bound);
+        kept = std::move(full);
+      }
+    }
+    Relaxation& relaxation = *kept;
     if (result.finished || budget_->spent()) {
       return partial(relaxation, primal, result);
     }
@@ -218,6 +291,75 @@ class CoreSolver {
       same[p] = static_cast<std::int32_t>(p);
     }
     out.prices = priced_rows(relaxation, result.prices, same);
+    return out;
+  }
+
+  // Neighbourhoods of the best choice; without one of our own, of the choice
+  // that was known for the whole problem, which only lowers the value to beat.
+  void improve(const ChoiceProblem& core, Primal* primal, std::int64_t offset,
+               int depth) {
+    const std::int64_t ticks = ticks_of_neighbourhoods(*budget_);
+    std::vector<std::int32_t> choice = primal->choice();
+    if (!choice.empty()) {
+      note(techniques_, "neighbourhoods");
+      Neighbourhood search(core, Goal::kCost, budget_);
+      if (search.improve(&choice, ticks)) primal->offer(choice);
+    } else if (depth == 0 && !start.choice.empty()) {
+      note(techniques_, "neighbourhoods of the start");
+      Neighbourhood search(*start.problem, Goal::kCost, budget_);
+      if (!search.improve(&start.choice, ticks)) return;
+      start.value = evaluate(*start.problem, start.choice).cost;
+      primal->know_value(start.value - offset);
+    }
+  }
+
+  // No choice has a lower peak: the least bytes of every node, added up.
+  static std::int64_t least_peak(const ChoiceProblem& problem) {
+    std::vector<std::int64_t> change(problem.num_positions + 1, 0);
+    for (const Node& node : problem.nodes) {
+      for (const MemoryInterval& item : least_of(node)) {
+        change[item.lo] += item.bytes;
+        change[item.hi] -= item.bytes;
+      }
+    }
+    std::int64_t peak = 0;
+    std::int64_t level = 0;
+    for (const std::int64_t step : change) {
+      level += step;
+      peak = std::max(peak, level);
+    }
+    return peak;
+  }
+
+  // The bytes that every choice of the node has, as intervals.
+  static std::vector<MemoryInterval> least_of(const Node& node) {
+    std::vector<std::int32_t> ends;
+    for (const Choice& choice : node.choices) {
+      for (const MemoryInterval& item : choice.intervals) {
+        ends.push_back(item.lo);
+        ends.push_back(item.hi);
+      }
+    }
+    std::sort(ends.begin(), ends.end());
+    ends.erase(std::unique(ends.begin(), ends.end()), ends.end());
+    std::vector<MemoryInterval> out;
+    for (std::size_t n = 0; n + 1 < ends.size(); ++n) {
+      out.push_back({ends[n], ends[n + 1], kInfinite});
+    }
+    std::vector<std::int64_t> bytes;
+    for (const Choice& choice : node.choices) {
+      bytes.assign(out.size(), 0);
+      for (const MemoryInterval& item : choice.intervals) {
+        const auto first = std::lower_bound(ends.begin(), ends.end(), item.lo);
+        for (auto at = static_cast<std::size_t>(first - ends.begin());
+             at < out.size() && out[at].lo < item.hi; ++at) {
+          bytes[at] += item.bytes;
+        }
+      }
+      for (std::size_t at = 0; at < out.size(); ++at) {
+        out[at].bytes = std::min(out[at].bytes, bytes[at]);
+      }
+    }
     return out;
   }
 
@@ -303,6 +445,14 @@ void finish(const ChoiceProblem& problem, const SolveOptions& options,
                        : Status::kFeasible;
 }
 
+// The peak of a choice without infinite edges.
+std::int64_t smallest_from(const ChoiceProblem& problem,
+                           const std::vector<std::int32_t>& choice) {
+  if (choice.empty()) return kInfinite;
+  const Evaluation value = evaluate(problem, choice);
+  return value.cost < kInfinite ? value.peak : kInfinite;
+}
+
 void note_stop(const Budget& budget, Answer* answer) {
   answer->ticks = budget.ticks();
   if (!budget.spent()) return;
@@ -356,8 +506,19 @@ Answer solve(const ChoiceProblem& problem, const SolveOptions& options) {
     return answer;
   }
   CoreSolver solver(&budget, &answer.techniques);
+  solver.start.problem = problem.limit ? &problem : &limited;
+  if (!options.start.empty()) {
+    const Evaluation value = evaluate(problem, options.start);
+    if (value.feasible(problem.limit)) {
+      solver.start.choice = options.start;
+      solver.start.value = value.cost;
+    }
+  }
+  const std::int64_t known = solver.start.choice.empty()
+                                 ? kInfinite
+                                 : solver.start.value - small.offset;
   const Partial result =
-      solver.solve_core(small.problem, kInfinite, small.offset, /*depth=*/0);
+      solver.solve_core(small.problem, known, small.offset, /*depth=*/0);
   if (result.bound < kInfinite && result.bound > -kInfinite) {
     answer.bound = result.bound + small.offset;
   } else {
@@ -367,9 +528,17 @@ Answer solve(const ChoiceProblem& problem, const SolveOptions& options) {
     answer.prices.push_back({small.positions[row.position], row.price});
   }
   const Infeasibility& none = solver.infeasibility;
-  if (result.value < kInfinite) {
+  const bool found = result.value < kInfinite &&
+                     (small.problem.nodes.empty() || !result.choice.empty());
+  if (found) {
     answer.cost = result.value + small.offset;
     answer.choice = small.undo(result.choice);
+    finish(problem, options, &answer);
+  } else if (!solver.start.choice.empty()) {
+    // Nothing better was found.
+    answer.cost = solver.start.value;
+    answer.choice = solver.start.choice;
+    answer.bound = std::min(answer.bound, answer.cost);
     finish(problem, options, &answer);
   } else if (none.proven || result.bound >= kInfinite) {
     answer.status = Status::kInfeasible;
@@ -384,6 +553,8 @@ Answer solve(const ChoiceProblem& problem, const SolveOptions& options) {
       answer.smallest_limit =
           evaluate(problem, small.undo(none.peak.peak.choice)).peak;
     }
+    answer.smallest_limit =
+        std::min(answer.smallest_limit, smallest_from(problem, options.start));
     if (!small.positions.empty()) {
       answer.binding_position = small.positions[none.peak.binding_position];
     }
