@@ -246,7 +246,7 @@ def _kernels(
         {
             "name": before.name,
             "class": before.kind,
-            "flops": number((before.flops,), (after.flops,)),
+            "flops": number(before.flops, after.flops),
             "read": number(before.reads, after.reads),
             "write": number(before.writes, after.writes),
         }
