@@ -7,6 +7,7 @@
 #include <charconv>
 
 #include "shardwright/base/check.h"
+#include "shardwright/cost/event_order.h"
 
 namespace shardwright::cost {
 namespace {
@@ -235,6 +236,9 @@ bool uses_factors_below(const Record& record, std::size_t num_factors) {
     }
   }
   return true;
+  if (const auto wrong = internal::impossible_order(record)) {
+    return damaged(where, *wrong);
+  }
 }
 
 }  // namespace
