@@ -85,7 +85,8 @@ def convert(
     else:
         out = run_steps(x, tuple(forward))
     recipe: _Recipe | None = getattr(x, "_shardwright_recipe", None)
-    if recipe is not None:  # made from a gathered copy: from its source instead
+    if recipe is not None and (not forward or not recipe.viewed):
+        # Made from a gathered copy: from its source instead.
         _remember(out, replace(recipe, steps=(*recipe.steps, *forward)))
     elif regather and forward:
         _remember(out, _Recipe(x.detach(), tuple(forward), _axes.current()))
@@ -98,7 +99,8 @@ def _remember(gathered: Tensor, recipe: _Recipe) -> None:
 
 @dataclass(frozen=True)
 class _Recipe:
-    """How a gathered tensor was made."""
+    """How the storage of a gathered tensor was made. `viewed`: the tensor is an
+    op's view of it, so steps on the tensor's dims cannot go on from there."""
 
     source: Tensor
     steps: tuple[Step, ...]
@@ -136,6 +138,8 @@ class _Handle:
     again: _Again
     size: torch.Size
     stride: tuple[int, ...]
+    order: tuple[int, ...] | None = None
+    viewed: bool = False
     offset: int
 
 
@@ -169,5 +173,5 @@ def regather(op: Callable[..., Any] | str, *args: Any, **kwargs: Any) -> Any:
     for leaf in tree_leaves(results):  # views of a gathered copy stay known
         again = recipes.get(leaf.untyped_storage()._cdata)
         if again is not None:
-            _remember(leaf, again.recipe)
+            _remember(leaf, replace(again.recipe, viewed=True))
     return results

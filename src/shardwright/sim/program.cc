@@ -40,6 +40,7 @@ class Resolver {
     out_.loss = loss->second;
     mark_gradients();
     mark_regions();
+    SW_RETURN_IF_ERROR(mark_recipes());
     return std::move(out_);
   }
 
@@ -320,3 +321,87 @@ bool runs_again(const Program& program, std::size_t step) {
 }
 
 }  // namespace shardwright::sim::internal
+  // Follows copies that are gathered again from buffer to buffer, as the
+  // generated program does.
+  Result<bool> mark_recipes() {
+    for (std::size_t s = 0; s < out_.steps.size(); ++s) {
+      if (out_.steps[s].op == nullptr) {
+        SW_RETURN_IF_ERROR(pass_on_by_conversion(s));
+      } else {
+        SW_RETURN_IF_ERROR(pass_on_by_op(s));
+      }
+    }
+    return true;
+  }
+
+  [[nodiscard]] bool in_recomputed(std::size_t s) const {
+    const std::int32_t region = out_.steps[s].step->region;
+    return region >= 0 && out_.recomputed[static_cast<std::size_t>(region)];
+  }
+
+  Result<bool> pass_on_by_conversion(std::size_t s) {
+    const ResolvedStep& step = out_.steps[s];
+    const Buffer& from = out_.buffers[static_cast<std::size_t>(step.in[0])];
+    Buffer& to = out_.buffers[static_cast<std::size_t>(step.out[0])];
+    if (from.recipe >= 0 && step.forward.empty()) {
+      to.recipe = from.recipe;
+      to.views_copy = from.views_copy;
+      return true;
+    }
+    Recipe recipe;
+    if (from.recipe >= 0 && !from.views_copy) {
+      recipe = out_.recipes[static_cast<std::size_t>(from.recipe)];
+    } else if (!step.step->regather || step.forward.empty() ||
+               in_recomputed(s)) {
+      return true;  // inside a recompute the second run gathers again
+    } else if (from.producer >= 0) {
+      return invalid(
+          fmt::format("step {} is to gather '{}' again from '{}', "
+                      "which is gone by then",
+                      s, to.name, from.name));
+    }
+    recipe.conversions.push_back(static_cast<std::int32_t>(s));
+    to.recipe = static_cast<std::int32_t>(out_.recipes.size());
+    out_.recipes.push_back(std::move(recipe));
+    return true;
+  }
+
+  Result<bool> pass_on_by_op(std::size_t s) {
+    const ResolvedStep& step = out_.steps[s];
+    for (const std::int32_t b : step.in) {
+      const Buffer& read = out_.buffers[static_cast<std::size_t>(b)];
+      if (read.recipe >= 0 && in_recomputed(s)) {
+        return invalid(
+            fmt::format("step {} reads '{}', which is gathered "
+                        "again, in a recomputed region",
+                        s, read.name));
+      }
+    }
+    for (std::size_t r = 0; r < step.out.size(); ++r) {
+      const cost::Handle& handle = step.local->results[r];
+      if (handle.kind != cost::Handle::Kind::kOperand) continue;
+      const auto in = step.in[static_cast<std::size_t>(handle.index)];
+      Buffer& result = out_.buffers[static_cast<std::size_t>(step.out[r])];
+      result.recipe = out_.buffers[static_cast<std::size_t>(in)].recipe;
+      result.views_copy = result.recipe >= 0;
+    }
+    return true;
+  }
+
+std::vector<std::int32_t> gathered_again(const Program& program,
+                                         std::size_t step) {
+  const ResolvedStep& reader = program.steps[step];
+  std::vector<std::int32_t> out;
+  if (reader.op == nullptr) return out;
+  for (const cost::Handle& handle : reader.local->saved) {
+    if (handle.kind != cost::Handle::Kind::kOperand) continue;
+    const auto in = reader.in[static_cast<std::size_t>(handle.index)];
+    const std::int32_t recipe =
+        program.buffers[static_cast<std::size_t>(in)].recipe;
+    if (recipe >= 0 && std::find(out.begin(), out.end(), recipe) == out.end()) {
+      out.push_back(recipe);
+    }
+  }
+  return out;
+}
+
