@@ -249,6 +249,9 @@ class _Generator:
         keywords: dict[str, Any] = {}
         if backward:
             keywords["backward"] = backward
+        for name in ("order", "grad_order"):
+            if step.get(name):
+                keywords[name] = tuple(step[name])
         # Inside a recomputed region the region itself gathers again.
         if not recomputed and forward and step.get("regather"):
             keywords["regather"] = True
@@ -308,10 +311,10 @@ class _Generator:
             target, args = regather, (handed, *args)
             if any(r.alias_info for r in source.target._schema.returns):  # type: ignore[union-attr]
                 self.gathered.update(step["out"])
+                self.viewed.update(step["out"])
         name = _identifier(step["out"][0] if step["out"] else step["op"])
         results = step["out"]
         returns = len(source.target._schema.returns)  # type: ignore[union-attr]
-                self.viewed.update(step["out"])
         single = returns == 1 and not _is_list_return(source.target)
         node = frame.call(name if single else f"{name}_all", target, args, kwargs)
         self.notes[node.name] = step.get("strategy") or "replicated"

@@ -146,16 +146,46 @@ class Resolver {
                                    step.to_grad, index));
     resolved.out = {id};
     const ir::Value& entry = graph_.value(value->second);
+    cost::MemoryLayout forward, backward;  // sources lie as they are named
+    if (entry.producer.valid()) {
+      SW_ASSIGN_OR_RETURN(const auto record,
+                          record_of(graph_.op(entry.producer)));
+      const auto result = static_cast<std::size_t>(entry.result_index);
+      if (result >= record->result_layouts.size()) {
+        return make_error(ErrorCode::kInvalidGraph,
+                          fmt::format("[sim] the record of op '{}' is of "
+                                      "another op",
+                                      graph_.op(entry.producer).key));
+      }
+      forward = record->result_layouts[result];
+      backward = record->gradient_layouts[result];
+    }
+    // What lies otherwise than the collectives work is copied first; a copy of
+    // a copy was brought into their order by its own conversion.
+    const auto& from = out_.buffers[static_cast<std::size_t>(resolved.in[0])];
+    forward.dense = (forward.dense && forward.order == step.order) ||
+                    made_dense(from.producer);
+    backward.dense = backward.dense && backward.order == step.grad_order;
+    forward.order = step.order;
+    backward.order = step.grad_order;
     SW_ASSIGN_OR_RETURN(resolved.forward,
-                        memory_of(entry, step.from, step.forward));
-    SW_ASSIGN_OR_RETURN(resolved.backward,
-                        memory_of(entry, step.to_grad, step.backward));
+                        memory_of(entry, step.from, step.forward, forward));
+    SW_ASSIGN_OR_RETURN(resolved.backward, memory_of(entry, step.to_grad,
+                                                     step.backward, backward));
     return true;
+  }
+
+  // The step is a conversion that moved something.
+  [[nodiscard]] bool made_dense(std::int32_t producer) const {
+    if (producer < 0) return false;
+    const ResolvedStep& step = out_.steps[static_cast<std::size_t>(producer)];
+    return step.op == nullptr && !step.forward.empty();
   }
 
   Result<std::vector<CollectiveMemory>> memory_of(
       const ir::Value& value, const std::string& from,
-      const std::vector<plan::CollectiveStep>& list) {
+      const std::vector<plan::CollectiveStep>& list,
+      const cost::MemoryLayout& layout) {
     std::vector<CollectiveMemory> out;
     SW_ASSIGN_OR_RETURN(sharding::ShardingSpec spec,
                         sharding::parse_spec(from, plan_.mesh));
@@ -180,10 +210,13 @@ class Resolver {
       shape.axis_size = plan_.mesh.axes[static_cast<std::size_t>(axis)].size;
       shape.in_bytes = bytes_of(value, local);
       shape.out_bytes = bytes_of(value, next);
-      if (step.dim >= 0) shape.dim_outer = cost::is_outer(local, step.dim);
-      if (step.to_dim >= 0) {
-        shape.to_dim_outer = cost::is_outer(local, step.to_dim);
+      if (step.dim >= 0) {
+        shape.dim_outer = cost::is_outer(local, step.dim, layout.order);
       }
+      if (step.to_dim >= 0) {
+        shape.to_dim_outer = cost::is_outer(local, step.to_dim, layout.order);
+      }
+      shape.dense = layout.dense || !out.empty();
       out.push_back(
           CollectiveMemory{shape.out_bytes, cost::collective_transient(shape)});
       local = next;
@@ -220,6 +253,10 @@ class Resolver {
       return invalid(fmt::format("op '{}' has no record of variant '{}'",
                                  step.op, step.variant));
     }
+    SW_RETURN_IF_ERROR(
+        cost::check_fits(*resolved.record, resolved.op->operands.size(),
+                         resolved.op->results.size(), step.local_factors.size(),
+                         fmt::format("record of op '{}'", step.op)));
     resolved.saves = !resolved.local->saved.empty();
     for (std::size_t r = 0; r < step.out.size(); ++r) {
       SW_ASSIGN_OR_RETURN(
@@ -250,6 +287,12 @@ class Resolver {
           cost::record_from_json(
               graph_.records[static_cast<std::size_t>(op.record)],
               fmt::format("record of op '{}'", op.key)));
+      std::vector<std::size_t> ranks;
+      for (const ValueId result : op.results) {
+        ranks.push_back(graph_.value(result).shape.size());
+      }
+      SW_RETURN_IF_ERROR(cost::check_ranks(
+          record, ranks, fmt::format("record of op '{}'", op.key)));
       known = std::make_shared<const cost::Record>(std::move(record));
     }
     return known;
@@ -299,28 +342,6 @@ class Resolver {
     }
   }
 
-  const ir::Graph& graph_;
-  const plan::Plan& plan_;
-  std::map<std::string, ValueId> values_;
-  std::map<std::string, OpId> ops_;
-  std::map<std::int32_t, std::shared_ptr<const cost::Record>> records_;
-  Program out_;
-};
-
-}  // namespace
-
-Result<Program> resolve(const ir::Graph& graph, const plan::Plan& plan) {
-  return Resolver(graph, plan).run();
-}
-
-bool runs_again(const Program& program, std::size_t step) {
-  const std::int32_t region = program.steps[step].step->region;
-  return region >= 0 && program.recomputed[static_cast<std::size_t>(region)] &&
-         static_cast<std::int32_t>(step) <=
-             program.last_saver[static_cast<std::size_t>(region)];
-}
-
-}  // namespace shardwright::sim::internal
   // Follows copies that are gathered again from buffer to buffer, as the
   // generated program does.
   Result<bool> mark_recipes() {
@@ -388,6 +409,20 @@ bool runs_again(const Program& program, std::size_t step) {
     return true;
   }
 
+  const ir::Graph& graph_;
+  const plan::Plan& plan_;
+  std::map<std::string, ValueId> values_;
+  std::map<std::string, OpId> ops_;
+  std::map<std::int32_t, std::shared_ptr<const cost::Record>> records_;
+  Program out_;
+};
+
+}  // namespace
+
+Result<Program> resolve(const ir::Graph& graph, const plan::Plan& plan) {
+  return Resolver(graph, plan).run();
+}
+
 std::vector<std::int32_t> gathered_again(const Program& program,
                                          std::size_t step) {
   const ResolvedStep& reader = program.steps[step];
@@ -405,3 +440,11 @@ std::vector<std::int32_t> gathered_again(const Program& program,
   return out;
 }
 
+bool runs_again(const Program& program, std::size_t step) {
+  const std::int32_t region = program.steps[step].step->region;
+  return region >= 0 && program.recomputed[static_cast<std::size_t>(region)] &&
+         static_cast<std::int32_t>(step) <=
+             program.last_saver[static_cast<std::size_t>(region)];
+}
+
+}  // namespace shardwright::sim::internal
