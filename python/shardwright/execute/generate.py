@@ -129,6 +129,7 @@ class _Generator:
         self.storage = {p["name"]: parse(p["storage"]) for p in plan["parameters"]}
         self.specs: dict[str, Spec] = {}  # of every buffer made so far
         self.gathered: set[str] = set()  # buffers that are gathered again
+        self.viewed: set[str] = set()  # ... as views that ops made of them
         self.notes: dict[str, str] = {}
         self.root = nn.Module()
 
@@ -248,10 +249,18 @@ class _Generator:
         keywords: dict[str, Any] = {}
         if backward:
             keywords["backward"] = backward
+        for name in ("order", "grad_order"):
+            if step.get(name):
+                keywords[name] = tuple(step[name])
         # Inside a recomputed region the region itself gathers again.
         if not recomputed and forward and step.get("regather"):
             keywords["regather"] = True
-        if keywords.get("regather") or step["in"] in self.gathered:
+        if step["in"] in self.viewed and not forward:
+            self.viewed.add(step["out"])
+        passes_on = step["in"] in self.gathered and not (
+            forward and step["in"] in self.viewed
+        )
+        if keywords.get("regather") or passes_on:
             self.gathered.add(step["out"])
         arguments = (source, forward) if forward or keywords else (source,)
         node = frame.call(_identifier(step["out"]), convert, arguments, keywords)
@@ -302,6 +311,7 @@ class _Generator:
             target, args = regather, (handed, *args)
             if any(r.alias_info for r in source.target._schema.returns):  # type: ignore[union-attr]
                 self.gathered.update(step["out"])
+                self.viewed.update(step["out"])
         name = _identifier(step["out"][0] if step["out"] else step["op"])
         results = step["out"]
         returns = len(source.target._schema.returns)  # type: ignore[union-attr]

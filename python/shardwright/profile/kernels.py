@@ -21,11 +21,12 @@ __all__ = ["Kernel", "kernel_of"]
 
 @dataclass(frozen=True)
 class Kernel:
-    """`reads` and `writes` are bytes, one number per tensor."""
+    """`reads` and `writes` are bytes, one number per tensor; `flops` one number
+    per product inside the kernel."""
 
     name: str  # "aten.mm"
     kind: str  # gemm, attention, conv, elementwise, reduction, copy, other
-    flops: int
+    flops: tuple[int, ...]
     reads: tuple[int, ...]
     writes: tuple[int, ...]
 
@@ -40,10 +41,11 @@ def kernel_of(
     inputs = [t for t in tree_leaves((args, kwargs)) if isinstance(t, Tensor)]
     outputs = [t for t in tree_leaves(out) if isinstance(t, Tensor)]
     flops = _FLOPS[name](args, out) if name in _FLOPS else 0
+    products = flops if isinstance(flops, tuple) else (flops,)
     return Kernel(
         name=f"{op.namespace}.{name}",
         kind=_kind(op, name),
-        flops=int(flops),
+        flops=tuple(int(number) for number in products),
         reads=tuple(_reads(name, inputs, outputs)),
         writes=tuple(_touched_bytes(t) for t in outputs),
     )
@@ -176,7 +178,7 @@ def _attention_backward(args: Sequence[Any], out: Any) -> int:
     return int(2 * pairs * (3 * query.shape[-1] + 2 * value.shape[-1]))
 
 
-def _trilinear(args: Sequence[Any], out: Any) -> int:
+def _trilinear(args: Sequence[Any], out: Any) -> tuple[int, ...]:
     """Products over the expanded dims, contracted over one summed dim first, then
     over the others (nn.Bilinear and its gradients)."""
     expanded = []
@@ -189,7 +191,7 @@ def _trilinear(args: Sequence[Any], out: Any) -> int:
     total = rest = prod(sizes)
     for dim in args[6][:1]:
         rest //= sizes[dim]
-    return int(2 * (total + rest)) if args[6] else int(2 * total)
+    return (2 * total, 2 * rest) if args[6] else (2 * total,)
 
 
 def _rnn_layer(args: Sequence[Any], out: Any) -> int:
@@ -197,7 +199,7 @@ def _rnn_layer(args: Sequence[Any], out: Any) -> int:
     return int(2 * steps_times_batch * (args[1].numel() + args[2].numel()))
 
 
-_FLOPS: dict[str, Callable[[Sequence[Any], Any], int]] = {
+_FLOPS: dict[str, Callable[[Sequence[Any], Any], int | tuple[int, ...]]] = {
     "mm": lambda args, out: _product(args[0], args[1]),
     "bmm": lambda args, out: _product(args[0], args[1]),
     "addmm": lambda args, out: _product(args[1], args[2]),

@@ -8,7 +8,14 @@ from typing import Any
 import torch
 from torch import Tensor
 
-__all__ = ["Layout", "contiguous_strides", "is_dense", "scaled_strides"]
+__all__ = [
+    "Layout",
+    "contiguous_strides",
+    "is_dense",
+    "layout_json",
+    "memory_order",
+    "scaled_strides",
+]
 
 
 @dataclass(frozen=True)
@@ -56,6 +63,36 @@ def is_dense(layout: Layout) -> bool:
             return False
         running *= size
     return True
+
+
+def memory_order(layout: Layout, expected: Sequence[int] = ()) -> list[int]:
+    """Dims from the slowest to the fastest: `expected` (default: as named) where
+    the tensor lies so, else by stride; as named if elements share memory."""
+    named = list(range(len(layout.shape)))
+    for order in (list(expected) or named, named):
+        shape = [layout.shape[dim] for dim in order]
+        wanted = contiguous_strides(shape)
+        if all(
+            layout.stride[dim] == stride
+            for dim, size, stride in zip(order, shape, wanted, strict=True)
+            if size > 1
+        ):
+            return order
+    pairs = zip(layout.shape, layout.stride, strict=True)
+    if any(n > 1 and s == 0 for n, s in pairs):
+        return named
+    return sorted(named, key=lambda dim: (-layout.stride[dim], dim))
+
+
+def layout_json(layout: Layout | None, expected: Sequence[int] = ()) -> Any:
+    """{"order": dims from the slowest to the fastest, "dense": whether they fill
+    their memory}; None for a contiguous tensor and for none."""
+    if layout is None:
+        return None
+    order, dense = memory_order(layout, expected), is_dense(layout)
+    if dense and order == sorted(order):
+        return None
+    return {"order": order, "dense": dense}
 
 
 def scaled_strides(

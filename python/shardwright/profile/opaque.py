@@ -13,7 +13,7 @@ from torch import Tensor
 from torch._ops import OpOverload
 
 from shardwright.profile.convolution import backward_scratch, forward_scratch
-from shardwright.profile.scratch import Alternative, Part
+from shardwright.profile.scratch import Alternative, Condition, Part
 
 __all__ = ["storage_bytes", "transients"]
 
@@ -42,7 +42,7 @@ def transients(op: OpOverload, args: Sequence[Any], threads: int) -> list[Altern
     if name == "_scaled_dot_product_flash_attention_for_cpu":
         return [_flash_attention(args, threads)]
     if name == "_scaled_dot_product_flash_attention_for_cpu_backward":
-        return [_flash_attention_backward(args, threads)]
+        return _flash_attention_backward(args, threads)
     if name == "native_layer_norm_backward":
         return [_layer_norm_backward(args, threads)]
     if name == "native_group_norm_backward":
@@ -75,21 +75,24 @@ def _flash_attention(args: Sequence[Any], threads: int) -> Alternative:
     )
 
 
-def _flash_attention_backward(args: Sequence[Any], threads: int) -> Alternative:
+def _flash_attention_backward(args: Sequence[Any], threads: int) -> list[Alternative]:
     """Three gradients, a copy of the incoming one unless it lies [batch, length,
     heads, size], and per thread a block of scores and one of their gradients."""
     gradient, query, key, value = args[:4]
     rows, columns = _attention_block(query.shape[2], key.shape[2])
-    made = [query, key, value]
-    if not gradient.transpose(1, 2).is_contiguous():
-        made.append(gradient)
     accumulate = 4
-    return Alternative(
-        (
-            *(Part(t.element_size(), tuple(t.shape)) for t in made),
-            Part((2 * rows * columns * threads + rows) * accumulate),
-        )
+    always = (
+        *(Part(t.element_size(), tuple(t.shape)) for t in (query, key, value)),
+        Part((2 * rows * columns * threads + rows) * accumulate),
     )
+    if gradient.transpose(1, 2).is_contiguous():
+        return [Alternative(always)]
+    copy = Part(gradient.element_size(), tuple(gradient.shape))
+    # One head, or one row, that is left of a contiguous gradient lies both ways.
+    _, heads, length, _ = gradient.shape
+    both = gradient.is_contiguous()
+    when = (Condition(heads, low=2), Condition(length, low=2)) if both else ()
+    return [Alternative(always), Alternative((*always, copy), when)]
 
 
 def _attention_block(length: int, keys: int) -> tuple[int, int]:

@@ -13,6 +13,9 @@ i<k> (of operand k) or g<m> (of result m's incoming gradient).
     gradients_in_place  whether a later gradient of the same tensor may be
                      added into it (if nothing else refers to its storage);
                      else their sum is a third tensor
+    layouts          {"results": [...], "gradients": [...]}: how each result,
+                     and the gradient it is given, lies in memory: null (as its
+                     dims are named, nothing between) or {"order", "dense"}
     kernels_forward, kernels_backward
     variants         name -> record of the special implementation
     refused_variants name -> why it cannot run this op (only at the top level)
@@ -32,7 +35,7 @@ from torch import Tensor
 from shardwright.errors import InternalError, InvalidGraphError
 from shardwright.profile.expressions import NotProportional, Scaling, constant
 from shardwright.profile.kernels import Kernel
-from shardwright.profile.layout import Layout
+from shardwright.profile.layout import Layout, layout_json, memory_order
 from shardwright.profile.running import Event, Run, Runner
 from shardwright.profile.scratch import Alternative
 
@@ -102,13 +105,13 @@ def make_record(
     """The record of `op`, and the run at the graph's own sizes."""
     base = _run(runner, op, op.operands, {}, gradients)
     if not any(size > 1 for size in factor_map.sizes):
-        return _record(base, None, None), base
+        return _record(base, gradients), base
     scaling = Scaling.of(factor_map.sizes)
     try:
         scaled = _scaled_run(runner, op, factor_map, scaling, base, gradients)
-        return _record(base, scaled, scaling), base
+        return _record(base, gradients, scaled, scaling), base
     except NotProportional as reason:
-        return _record(base, None, None) | {
+        return _record(base, gradients) | {
             "scalable": False,
             "reason": str(reason),
         }, base
@@ -177,7 +180,12 @@ def _scaled_run(
     return run
 
 
-def _record(base: Run, scaled: Run | None, scaling: Scaling | None) -> dict[str, Any]:
+def _record(
+    base: Run,
+    gradients: Sequence[Layout | None],
+    scaled: Run | None = None,
+    scaling: Scaling | None = None,
+) -> dict[str, Any]:
     """`base` as JSON, numbers as expressions where `scaled` is given."""
 
     def number(before: Sequence[int], after: Sequence[int]) -> Any:
@@ -209,6 +217,13 @@ def _record(base: Run, scaled: Run | None, scaling: Scaling | None) -> dict[str,
         "backward": _events(base.backward, other.backward, scratch),
         "gradients": same("gradients", base.gradients, other.gradients),
         "gradients_in_place": base.gradients_in_place,
+        "layouts": {
+            "results": [layout_json(layout) for layout in base.result_layouts],
+            "gradients": [
+                layout_json(given, memory_order(layout))
+                for given, layout in zip(gradients, base.result_layouts, strict=True)
+            ],
+        },
         "kernels_forward": _kernels(
             base.kernels_forward, other.kernels_forward, number
         ),
@@ -246,7 +261,7 @@ def _kernels(
         {
             "name": before.name,
             "class": before.kind,
-            "flops": number((before.flops,), (after.flops,)),
+            "flops": number(before.flops, after.flops),
             "read": number(before.reads, after.reads),
             "write": number(before.writes, after.writes),
         }

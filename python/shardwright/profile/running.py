@@ -134,6 +134,16 @@ class Runner:
         return _Sink.apply(recorder, wanted, *passed)  # type: ignore[no-any-return, no-untyped-call]
 
 
+aten = torch.ops.aten
+_ZEROS = {"aten::zeros", "aten::new_zeros", "aten::zeros_like"}
+_INTO_ZEROS = {
+    aten.index_add.default: aten.index_add_.default,
+    aten.index_put.default: aten.index_put_.default,
+    aten.scatter.src: aten.scatter_.src,
+    aten.scatter_add.default: aten.scatter_add_.default,
+}
+
+
 class _Recorder(TorchDispatchMode):
     def __init__(self, threads: int, num_operands: int) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
@@ -149,6 +159,8 @@ class _Recorder(TorchDispatchMode):
         self._held: list[Tensor] = []  # gradients, until the run is over
         self._first_backward = 0
         self._recording = False
+        self._in_backward = False
+        self._zeros: weakref.WeakSet[Any] = weakref.WeakSet()
 
     def __torch_dispatch__(
         self, func: Any, types: Any, args: Any = (), kwargs: Any = None
@@ -156,6 +168,7 @@ class _Recorder(TorchDispatchMode):
         kwargs = kwargs or {}
         if not self._recording:
             return func(*args, **kwargs)
+        func = self._as_engine_calls(func, args)
         for scratch in transients(func, args, self._threads):
             self._events.append(("transient", scratch))
         out = func(*args, **kwargs)
@@ -165,7 +178,16 @@ class _Recorder(TorchDispatchMode):
         for leaf in tree_leaves(out):
             if isinstance(leaf, Tensor):
                 self.handle(leaf, lambda t: storage_bytes(func, args, t))
+        if self._in_backward and func._schema.name in _ZEROS:
+            self._zeros.add(out.untyped_storage())
         return out
+
+    def _as_engine_calls(self, func: Any, args: Any) -> Any:
+        """Backward formulas write into zeros of their own, but for subclasses of
+        Tensor, fake ones too, they take a form that makes another tensor."""
+        if func in _INTO_ZEROS and args[0].untyped_storage() in self._zeros:
+            return _INTO_ZEROS[func]
+        return func
 
     # -- storages ---------------------------------------------------------
 
@@ -216,7 +238,7 @@ class _Recorder(TorchDispatchMode):
         self.run.forward, self._events = self._events, []
         self.run.kernels_forward, self._kernels = self._kernels, []
         self._first_backward = len(self.run.sizes)
-        self._recording = False
+        self._recording, self._in_backward = False, True
 
     def gradient_of(self, operand: int, gradient: Tensor) -> None:
         self.run.gradients[operand] = self.handle(gradient)

@@ -25,9 +25,10 @@ of size 1 returns its input.
 
 An input that is not contiguous costs all_gather one more `in` (reduce_scatter
 and all_to_all too, when dim resp. to_dim is outer; otherwise packing copies
-anyway). `transient_bytes` below is the same table as code: the highest level
-above (input + output) reached inside. On gloo a reduce_scatter is an
-all_to_all and a local sum (gloo's own costs as much as an all_reduce), an
+anyway). `convert` therefore hands over tensors with their dims in the order in
+which they lie in memory. `transient_bytes` below is the same table as code: the
+highest level above (input + output) reached inside. On gloo a reduce_scatter is
+an all_to_all and a local sum (gloo's own costs as much as an all_reduce), an
 all_gather one broadcast per piece (gloo's own allocates a second output and
 refuses uneven pieces). Other backends use their own for even dims.
 """
@@ -124,24 +125,25 @@ def transient_bytes(
     axis_size: int,
     dim_outer: bool = True,
     to_dim_outer: bool = True,
+    contiguous: bool = True,
 ) -> int:
-    """Bytes above input + output at the worst moment inside, input contiguous.
+    """Bytes above input + output at the worst moment inside.
 
     `dim_outer` speaks of the gathered, scattered or source dim, `to_dim_outer`
-    of the target dim of an all_to_all.
+    of the target dim of an all_to_all, `contiguous` of the input.
     """
     if axis_size == 1 or kind in ("all_reduce", "slice", "make_partial"):
         return 0
     if kind == "all_gather":
-        return 0 if dim_outer else out_bytes
+        return (0 if dim_outer else out_bytes) + (0 if contiguous else in_bytes)
     if kind == "reduce_scatter":
         received = axis_size * out_bytes
-        packed = 0 if dim_outer else in_bytes
+        packed = 0 if dim_outer and contiguous else in_bytes
         # While packed lives, the output does not exist yet.
         return max(received, packed + received - out_bytes)
     if kind == "all_to_all":
         received = 0 if dim_outer else out_bytes
-        packed = 0 if to_dim_outer else in_bytes
+        packed = 0 if to_dim_outer and contiguous else in_bytes
         return max(received, packed)
     raise ValueError(f"[runtime] unknown collective kind: got '{kind}'")
 

@@ -13,6 +13,12 @@ result is a view of x. Memory of a list of steps: `x` lives throughout (its
 owner holds it), of the intermediate results at most two at a time; per step
 see `collectives`.
 
+Steps work on the dims in `order` (on the way back: `grad_order`), from the slowest
+in memory to the fastest, and their results lie so. It is the order of the captured
+value, so that nothing is copied just to reorder and later ops find the layout they
+were profiled with; an argument, because ranks must agree on it and a dim of local
+size 1 does not tell its place. Default: as the dims are named.
+
 Gathering again instead of saving: the result of `convert(..., regather=True)`
 remembers how it was made; `regather(op, ...)` runs an op such that autograd
 keeps, in place of every saved tensor that lies in such a storage, only the
@@ -23,7 +29,7 @@ lives from the first use in the op's backward to the last.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeAlias, cast
 
@@ -50,27 +56,51 @@ _STEPS: dict[str, Callable[..., Tensor]] = {
 }
 
 
-def run_steps(x: Tensor, steps: tuple[Step, ...]) -> Tensor:
-    """Apply the steps in order, without autograd's knowledge."""
-    for kind, *arguments in steps:
-        x = _STEPS[str(kind)](x, *arguments)
-    return x
+def run_steps(
+    x: Tensor, steps: tuple[Step, ...], order: tuple[int, ...] | None = None
+) -> Tensor:
+    """Apply the steps one after the other, without autograd's knowledge."""
+    if order is None or not steps:
+        for kind, *arguments in steps:
+            x = _STEPS[str(kind)](x, *arguments)
+        return x
+    place = {dim: position for position, dim in enumerate(order)}
+    y = x.permute(order)
+    for kind, axis, *rest in steps:
+        y = _STEPS[str(kind)](y, axis, *_placed(str(kind), rest, place))
+    # Detached, so that nobody but the result owns its storage.
+    return y.permute([place[dim] for dim in range(x.dim())]).detach()
+
+
+def _placed(
+    kind: str, arguments: Sequence[str | int], place: dict[int, int]
+) -> list[str | int]:
+    """Arguments of a step behind its axis, dims at their places in memory."""
+    num_dims = 2 if kind == "all_to_all" else 1
+    dims = [place[int(dim)] for dim in arguments[:num_dims]]
+    return [*dims, *arguments[num_dims:]]
 
 
 class _Convert(torch.autograd.Function):
     @staticmethod
     def forward(
-        ctx: Any, x: Tensor, forward: tuple[Step, ...], backward: tuple[Step, ...]
+        ctx: Any,
+        x: Tensor,
+        forward: tuple[Step, ...],
+        backward: tuple[Step, ...],
+        order: tuple[int, ...] | None,
+        grad_order: tuple[int, ...] | None,
     ) -> Tensor:
-        ctx.axes, ctx.steps = _axes.current(), backward
-        out = run_steps(x, forward)
+        ctx.axes, ctx.steps, ctx.order = _axes.current(), backward, grad_order
+        out = run_steps(x, forward, order)
         # Steps may be local no-ops; autograd wants a tensor object of its own.
         return x.view_as(x) if out is x else out
 
     @staticmethod
-    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None, None]:
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
         with _axes.bound(ctx.axes), phase("backward"):
-            return run_steps(gradient, ctx.steps), None, None
+            given = run_steps(gradient, ctx.steps, ctx.order)
+        return given, None, None, None, None
 
 
 def convert(
@@ -78,17 +108,21 @@ def convert(
     forward: tuple[Step, ...] = (),
     backward: tuple[Step, ...] = (),
     regather: bool = False,
+    order: tuple[int, ...] | None = None,
+    grad_order: tuple[int, ...] | None = None,
 ) -> Tensor:
     """x after the forward steps; its gradient takes the backward steps."""
     if x.requires_grad and torch.is_grad_enabled():
-        out: Tensor = cast(Any, _Convert).apply(x, tuple(forward), tuple(backward))
+        steps = tuple(forward), tuple(backward)
+        out: Tensor = cast(Any, _Convert).apply(x, *steps, order, grad_order)
     else:
-        out = run_steps(x, tuple(forward))
+        out = run_steps(x, tuple(forward), order)
     recipe: _Recipe | None = getattr(x, "_shardwright_recipe", None)
-    if recipe is not None:  # made from a gathered copy: from its source instead
+    if recipe is not None and (not forward or not recipe.viewed):
+        # Made from a gathered copy: from its source instead.
         _remember(out, replace(recipe, steps=(*recipe.steps, *forward)))
     elif regather and forward:
-        _remember(out, _Recipe(x.detach(), tuple(forward), _axes.current()))
+        _remember(out, _Recipe(x.detach(), tuple(forward), _axes.current(), order))
     return out
 
 
@@ -98,15 +132,18 @@ def _remember(gathered: Tensor, recipe: _Recipe) -> None:
 
 @dataclass(frozen=True)
 class _Recipe:
-    """How a gathered tensor was made."""
+    """How the storage of a gathered tensor was made. `viewed`: the tensor is an
+    op's view of it, so steps on the tensor's dims cannot go on from there."""
 
     source: Tensor
     steps: tuple[Step, ...]
     axes: _axes.Axes
+    order: tuple[int, ...] | None = None
+    viewed: bool = False
 
     def make(self) -> Tensor:
         with _axes.bound(self.axes), phase("backward"), torch.no_grad():
-            return run_steps(self.source, self.steps)
+            return run_steps(self.source, self.steps, self.order)
 
 
 @dataclass
@@ -169,5 +206,5 @@ def regather(op: Callable[..., Any] | str, *args: Any, **kwargs: Any) -> Any:
     for leaf in tree_leaves(results):  # views of a gathered copy stay known
         again = recipes.get(leaf.untyped_storage()._cdata)
         if again is not None:
-            _remember(leaf, again.recipe)
+            _remember(leaf, replace(again.recipe, viewed=True))
     return results

@@ -89,7 +89,8 @@ def _all_conversions(where, transposed, shapes=SHAPES, dtypes=(torch.float32,)):
         backward = _steps(given, wanted, where.name, shape)
         differentiable = dtype.is_floating_point
         x.requires_grad_(differentiable)
-        out = convert(x, forward, backward)
+        order = (1, 0) if transposed else None
+        out = convert(x, forward, backward, order=order, grad_order=order)
         if not forward:
             assert out.data_ptr() == x.data_ptr(), about
         _check(out.contiguous(), full, end, where, about)
@@ -120,28 +121,47 @@ def _bytes_recorded(where):
     ]
 
 
+def _with_gaps(x):
+    return torch.stack((x, x), -1)[..., 0]
+
+
+# Ways to lie in memory: a copy that does, and the order of its dims.
+LAYOUTS = [
+    (lambda x: x, (0, 1)),
+    (lambda x: x.t().contiguous().t(), (1, 0)),
+    (_with_gaps, (0, 1)),
+    (lambda x: _with_gaps(x.t()).t(), (1, 0)),
+]
+
+
 def _allocations(where):
-    """The table of `collectives` is what the allocator sees, to the byte."""
-    for start, end in [
-        (0, "R"), (1, "R"), ("P", "R"), ("P", 0), ("P", 1), (0, 1), (1, 0), ("R", 0),
-    ]:  # fmt: skip
-        for shape in [(64, 96), (63, 95)]:
-            x, _ = _local(start, shape, torch.float32, where, seed=1)
-            ((kind, _, *_rest),) = steps = _steps(start, end, where.name, shape)
-            out = convert(x, steps)
-            dim = start if isinstance(start, int) else end
-            predicted = collectives.transient_bytes(
-                kind,
-                in_bytes=x.nbytes,
-                out_bytes=out.nbytes,
-                axis_size=where.size,
-                dim_outer=dim == 0,
-                to_dim_outer=end == 0,
-            )
-            seen = watch(lambda x=x, steps=steps: convert(x, steps))
-            about = (kind, start, end, shape, seen.events)
-            assert seen.peak_bytes == out.nbytes + predicted, (about, predicted)
-            assert seen.kept_bytes == 0, about
+    """The table of `collectives` is what the allocator sees, to the byte, however
+    the dims lie; a conversion keeps their order."""
+    for (start, end), shape, (lay, order) in itertools.product(
+        [(0, "R"), (1, "R"), ("P", "R"), ("P", 0), ("P", 1), (0, 1), (1, 0), ("R", 0)],
+        [(64, 96), (63, 95)],
+        LAYOUTS,
+    ):
+        x = lay(_local(start, shape, torch.float32, where, seed=1)[0])
+        ((kind, _, *_rest),) = steps = _steps(start, end, where.name, shape)
+        out = convert(x, steps, order=order)
+        assert out.permute(order).is_contiguous()
+        dim = start if isinstance(start, int) else end
+        predicted = collectives.transient_bytes(
+            kind,
+            in_bytes=x.nbytes,
+            out_bytes=out.nbytes,
+            axis_size=where.size,
+            dim_outer=dim == order[0],
+            to_dim_outer=end == order[0],
+            contiguous=x.permute(order).is_contiguous(),
+        )
+        seen = watch(
+            lambda x=x, steps=steps, order=order: convert(x, steps, order=order)
+        )
+        about = (kind, start, end, shape, order, seen.events)
+        assert seen.peak_bytes == out.nbytes + predicted, (about, predicted)
+        assert seen.kept_bytes == 0, about
 
 
 def _work(rank):

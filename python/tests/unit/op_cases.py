@@ -163,6 +163,9 @@ def _matmul() -> list[Case]:
             aten.linear.default, ((4, 8), (6, 8), (6,)), frozen=(2,), name="frozen_bias"
         ),
         Case(aten.linear.default, ((4, 8), (6, 8), (6,)), frozen=(0, 1), name="frozen"),
+        Case(aten.bilinear.default, ((4, 5, 6), (4, 5, 8), (7, 6, 8), (7,))),
+        Case(aten.bilinear.default, ((5, 6), (5, 4), (8, 6, 4)), name="no_bias"),
+        Case(aten.bilinear.default, ((6,), (4,), (8, 6, 4), (8,)), name="vectors"),
         Case(aten.mm.default, ((4, 6), (6, 8))),
         Case(aten.mm.default, ((6, 6), (6, 6)), same=True, name="same"),
         Case(aten.addmm.default, ((8,), (4, 6), (6, 8)), {"beta": 2, "alpha": 3}),
@@ -348,12 +351,24 @@ def _attention() -> list[Case]:
 
 
 def _embedding() -> list[Case]:
-    ids = Ints((4, 5), 12)
+    ids, bags, starts = Ints((4, 5), 12), Ints((10,), 12), torch.tensor([0, 3, 3, 8])
     return [
         Case(aten.embedding.default, ((12, 6), ids)),
         Case(aten.embedding.default, ((12, 6), ids, 3), name="padding"),
         Case(aten.embedding.default, ((13, 6), ids), name="uneven"),
         Case(aten.embedding.default, ((12, 6), ids, -1, True), name="frequency"),
+        Case(aten.embedding_bag.default, ((12, 6), bags, starts), name="sum"),
+        Case(
+            aten.embedding_bag.padding_idx,
+            ((12, 7), bags, starts, False, 1, False, None, False, 3),
+            name="mean",
+        ),
+        Case(aten.embedding_bag.default, ((12, 6), bags, starts, False, 2), name="max"),
+        Case(
+            aten.embedding_bag.default,
+            ((12, 6), bags, starts, True, 0, False, Positive((10,))),
+            name="weighted",
+        ),
         Case(aten.index.Tensor, ((4, 7, 6), [None, Ints((3, 5), 7)])),
         Case(
             aten.index.Tensor, ((7, 9, 6), [Ints((4, 1), 7), Ints((5,), 9)]), name="two"
@@ -368,6 +383,21 @@ def _embedding() -> list[Case]:
         Case(aten.gather.default, ((4, 7, 6), 1, Ints((2, 3, 6), 7)), name="shorter"),
         Case(aten.scatter.value, ((4, 7), 1, Ints((4, 3), 7), 2.0)),
         Case(aten.scatter_add.default, ((4, 7), 1, Ints((4, 3), 7), (4, 3))),
+    ]
+
+
+def _cells() -> list[Case]:
+    """input, state(s), weights and biases of input and state."""
+    x, h = (4, 6), (4, 5)
+    gates4, gates3 = ((20, 6), (20, 5), (20,), (20,)), ((15, 6), (15, 5), (15,), (15,))
+    one = ((5, 6), (5, 5))
+    return [
+        Case(aten.lstm_cell.default, (x, [h, h], *gates4)),
+        Case(aten.lstm_cell.default, (x, [h, h], *gates4[:2]), name="no_bias"),
+        Case(aten.lstm_cell.default, ((7, 6), [(7, 5)] * 2, *gates4), name="uneven"),
+        Case(aten.gru_cell.default, (x, h, *gates3)),
+        Case(aten.rnn_tanh_cell.default, (x, h, *one, (5,), (5,))),
+        Case(aten.rnn_relu_cell.default, (x, h, *one), name="no_bias"),
     ]
 
 
@@ -441,6 +471,7 @@ CASES: tuple[Case, ...] = tuple(
         _norms,
         _attention,
         _embedding,
+        _cells,
         _losses,
         _convolutions,
     )

@@ -386,10 +386,36 @@ def test_settings_of_run(run: Run, arguments: tuple[str, ...]) -> None:
     refused(run("run", "targets.py:good", *plan, *arguments), "--")
 
 
+def with_events(text: str, way: str, *events: tuple[str, int]) -> str:
+    """The graph with these events put in front of every record's."""
+    graph = json.loads(text)
+    for record in graph["records"]:
+        if record["sizes"]:
+            record[way] = [list(event) for event in events] + record[way]
+    return json.dumps(graph)
+
+
+def without_allocs(text: str) -> str:
+    graph = json.loads(text)
+    for record in graph["records"]:
+        record["forward"] = [e for e in record["forward"] if e[0] != "alloc"]
+    return json.dumps(graph)
+
+
 @pytest.mark.parametrize(
     ("damage", "expected"),
     [
         (lambda text: text[: len(text) // 2], "not readable"),
+        (lambda text: with_events(text, "forward", ("free", 0)), "event 0 of forward"),
+        (
+            lambda text: with_events(text, "forward", ("alloc", 0), ("alloc", 0)),
+            "event 1 of forward, alloc 0: expected a storage that is not made yet",
+        ),
+        (
+            lambda text: with_events(text, "backward", ("free", 0)),
+            "event 0 of backward, free 0",
+        ),
+        (without_allocs, "got one that is not made yet"),
         (lambda text: damaged(text, version=9), "version 9"),
         (lambda text: damaged(text, schema="other"), "'other'"),
         (lambda text: damaged(text, loss=999), "loss"),

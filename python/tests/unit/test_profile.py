@@ -12,7 +12,7 @@ from shardwright.capture import capture
 from shardwright.errors import InvalidGraphError
 from shardwright.profile import make_records
 from shardwright.profile.expressions import NotProportional, Scaling
-from shardwright.profile.layout import scaled_strides
+from shardwright.profile.layout import Layout, memory_order, scaled_strides
 
 NO_RULE = {"rule": None, "factors": []}
 
@@ -63,6 +63,13 @@ def record_of(step, x, name, the_map, variants=None):
     maps[index] = the_map
     make_records(captured, maps, variants)
     return captured.graph["records"][ops[index]["record"]]
+
+
+def records(model, *batch):
+    """The captured graph with records; no op has a rule."""
+    captured = capture(model, batch)
+    make_records(captured, [NO_RULE] * len(captured.graph["ops"]))
+    return captured.graph
 
 
 def flops(record, phase="kernels_forward"):
@@ -306,6 +313,70 @@ def test_expressions():
     for before, after in ((10, 42), (0, 7), (6, 18)):
         with pytest.raises(NotProportional):
             scaling.expression((before,), (after,))
+
+
+def test_layouts_of_results_and_gradients():
+    """Heads lie [batch, length, heads, size]; a mean gives a contiguous gradient."""
+
+    class Heads(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.up = nn.Linear(8, 12)
+
+        def forward(self, x):
+            heads = self.up(x).view(2, 5, 3, 4).transpose(1, 2)
+            return heads.square().mean() + heads[:, :, 1:].sum()
+
+    graph = records(Heads(), torch.randn(2, 5, 8))
+    layouts = {
+        op["key"].split(":")[1]: graph["records"][op["record"]]["layouts"]
+        for op in graph["ops"]
+    }
+    turned = {"order": [0, 2, 1, 3], "dense": True}
+    assert layouts["linear"] == {"results": [None], "gradients": [None]}
+    assert layouts["square"] == {"results": [turned], "gradients": [None]}
+    assert layouts["slice"]["results"] == [turned | {"dense": False}]
+    assert layouts["slice"]["gradients"] == [{"order": [0, 1, 2, 3], "dense": False}]
+
+
+def test_memory_order():
+    x = torch.zeros(2, 3, 4)
+    for tensor, order in [
+        (x, [0, 1, 2]), (x.transpose(0, 1), [1, 0, 2]), (x.permute(2, 0, 1), [1, 2, 0]),
+        (x[:, 1:], [0, 1, 2]), (x[:, 1:].transpose(1, 2), [0, 2, 1]),
+        (x[:1].expand(5, 3, 4), [0, 1, 2]),  # shared: as named
+        (torch.zeros(2, 1, 4).transpose(1, 2), [0, 1, 2]),  # both ways: as named
+    ]:  # fmt: skip
+        assert memory_order(Layout.of(tensor)) == order, order
+    assert memory_order(Layout.of(x[:, :1]), [1, 0, 2]) == [0, 1, 2]
+    assert memory_order(Layout.of(torch.zeros(2, 1, 4)), [1, 0, 2]) == [1, 0, 2]
+
+
+def test_index_backward_adds_into_one_tensor_of_zeros():
+    """Fake tensors would make a second one."""
+
+    class Picks(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.up = nn.Linear(8, 8)
+
+        def forward(self, x):
+            y = self.up(x)
+            rows = torch.tensor([0, 2, 2])
+            return (
+                y[:, rows].sum()
+                + y.index_select(1, rows).sum()
+                + y.gather(1, rows.view(1, 3, 1).expand(2, 3, 8)).sum()
+                + y.max(1)[0].sum()
+            )
+
+    graph = records(Picks(), torch.randn(2, 5, 8))
+    for name in ["index", "index_select", "gather", "max"]:
+        op = next(op for op in graph["ops"] if op["key"].split(":")[1] == name)
+        record = graph["records"][op["record"]]
+        made = [event for event in record["backward"] if event[0] == "alloc"]
+        sizes = [evaluate(record["sizes"][number], []) for _, number in made]
+        assert sizes.count(2 * 5 * 8 * 4) == 1, (name, sizes)
 
 
 def test_strides_keep_order_and_gaps():

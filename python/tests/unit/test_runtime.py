@@ -70,6 +70,49 @@ def test_conversions_run_on_fake_tensors_without_processes():
     ]
 
 
+def test_conversions_keep_the_order_in_memory():
+    """Of [batch, heads, length, size] that lies [batch, length, heads, size]."""
+    order = (0, 2, 1, 3)
+    with FakeTensorMode(), axes.bound(axes.fake({"a": 2})):
+        x = torch.empty(4, 32, 1, 16).transpose(1, 2).requires_grad_()
+        assert x.is_contiguous()  # with one head, memory does not tell
+        out = convert(
+            x, (("all_gather", "a", 1, 2),), (("slice", "a", 1),), order=order
+        )
+        assert x.is_contiguous()
+        assert out.shape == (4, 2, 32, 16)
+        assert out.permute(order).is_contiguous()
+        (given,) = torch.autograd.grad(out, x, torch.empty(4, 2, 32, 16))
+        assert given.is_contiguous()
+        turned = torch.empty(4, 32, 6, 16).transpose(1, 2)
+        for step in [
+            ("all_reduce", "a"), ("reduce_scatter", "a", 1), ("slice", "a", 2),
+            ("all_to_all", "a", 1, 2, 12), ("all_gather", "a", 3, 32),
+        ]:  # fmt: skip
+            made = convert(turned, (step,), order=order)
+            assert made.permute(order).is_contiguous()
+            assert not made._is_view()
+
+
+def test_a_conversion_of_a_view_of_a_gathered_copy_is_an_ordinary_tensor():
+    """Its steps speak of the view's dims: it cannot be made from the source."""
+    with FakeTensorMode(), axes.bound(axes.fake({"a": 2})):
+        weight = torch.empty(3, 8, requires_grad=True)
+        steps = (("all_gather", "a", 0, 6),), (("reduce_scatter", "a", 0),)
+        gathered = convert(weight, *steps, regather=True)
+        turned = regather(aten.t.default, gathered)
+        same = convert(turned)
+        part = convert(turned, (("slice", "a", 1),), (("all_gather", "a", 1, 6),))
+        for tensor in [turned, same, part]:
+            out = regather(aten.sin.default, tensor)
+            with recorder.recording() as records:
+                torch.autograd.grad(
+                    out, weight, torch.empty_like(out), retain_graph=True
+                )
+            # The copy again, or the gradient of the part.
+            assert [r.kind for r in records].count("all_gather") == 1
+
+
 def test_axis_of_one_rank_does_nothing():
     x = torch.ones(3, requires_grad=True)
     with axes.bound(axes.fake({"a": 1})), recorder.recording() as records:

@@ -16,8 +16,12 @@ std::int64_t bytes_of(const std::vector<std::int64_t>& shape,
 
 }  // namespace
 
-bool is_outer(const std::vector<std::int64_t>& local_shape, std::int32_t dim) {
-  for (std::int32_t d = 0; d < dim; ++d) {
+bool is_outer(const std::vector<std::int64_t>& local_shape, std::int32_t dim,
+              const std::vector<std::int32_t>& order) {
+  for (std::size_t i = 0; i < local_shape.size(); ++i) {
+    const std::int32_t d =
+        order.empty() ? static_cast<std::int32_t>(i) : order[i];
+    if (d == dim) return true;
     if (local_shape[static_cast<std::size_t>(d)] != 1) return false;
   }
   return true;
@@ -27,15 +31,18 @@ std::int64_t collective_transient(const CollectiveShape& shape) {
   if (shape.axis_size == 1) return 0;
   switch (shape.kind) {
     case mesh::CollectiveKind::kAllGather:
-      return shape.dim_outer ? 0 : shape.out_bytes;
+      return (shape.dim_outer ? 0 : shape.out_bytes) +
+             (shape.dense ? 0 : shape.in_bytes);
     case mesh::CollectiveKind::kReduceScatter: {
       const std::int64_t received = shape.axis_size * shape.out_bytes;
-      const std::int64_t packed = shape.dim_outer ? 0 : shape.in_bytes;
+      const bool lies_packed = shape.dim_outer && shape.dense;
+      const std::int64_t packed = lies_packed ? 0 : shape.in_bytes;
       return std::max(received, packed + received - shape.out_bytes);
     }
     case mesh::CollectiveKind::kAllToAll: {
       const std::int64_t received = shape.dim_outer ? 0 : shape.out_bytes;
-      const std::int64_t packed = shape.to_dim_outer ? 0 : shape.in_bytes;
+      const bool lies_packed = shape.to_dim_outer && shape.dense;
+      const std::int64_t packed = lies_packed ? 0 : shape.in_bytes;
       return std::max(received, packed);
     }
     case mesh::CollectiveKind::kAllReduce:
@@ -49,7 +56,8 @@ std::int64_t collective_transient(const CollectiveShape& shape) {
 std::int64_t conversion_transient(
     const std::vector<sharding::CollectiveStep>& steps,
     const sharding::ShardingSpec& from, const std::vector<std::int64_t>& shape,
-    std::int64_t element_bytes, const mesh::DeviceMesh& mesh) {
+    std::int64_t element_bytes, const MemoryLayout& layout,
+    const mesh::DeviceMesh& mesh) {
   if (steps.empty()) return 0;
   std::vector<std::int64_t> local =
       sharding::local_shape(shape, from, mesh, {});
@@ -68,8 +76,13 @@ std::int64_t conversion_transient(
     one.axis_size = mesh.axes[static_cast<std::size_t>(step.axis)].size;
     one.in_bytes = bytes_of(local, element_bytes);
     one.out_bytes = bytes_of(next, element_bytes);
-    if (step.dim >= 0) one.dim_outer = is_outer(local, step.dim);
-    if (step.to_dim >= 0) one.to_dim_outer = is_outer(local, step.to_dim);
+    if (step.dim >= 0) {
+      one.dim_outer = is_outer(local, step.dim, layout.order);
+    }
+    if (step.to_dim >= 0) {
+      one.to_dim_outer = is_outer(local, step.to_dim, layout.order);
+    }
+    one.dense = layout.dense || held > 0;  // a step's result is dense
     peak = std::max(peak,
                     source + held + one.out_bytes + collective_transient(one));
     held = one.out_bytes;

@@ -7,6 +7,7 @@
 #include <charconv>
 
 #include "shardwright/base/check.h"
+#include "shardwright/cost/event_order.h"
 
 namespace shardwright::cost {
 namespace {
@@ -167,6 +168,46 @@ Result<std::vector<Kernel>> kernels(const Json& json, const char* key,
   return out;
 }
 
+Result<MemoryLayout> layout_from_json(const Json& json,
+                                      const std::string& where) {
+  MemoryLayout layout;
+  if (json.is_null()) return layout;
+  SW_ASSIGN_OR_RETURN(const std::vector<std::int64_t> order,
+                      get_ints(json, "order", where));
+  SW_ASSIGN_OR_RETURN(layout.dense, get_bool(json, "dense", where));
+  std::vector<bool> seen(order.size(), false);
+  for (const std::int64_t dim : order) {
+    if (dim < 0 || dim >= static_cast<std::int64_t>(order.size()) ||
+        seen[static_cast<std::size_t>(dim)]) {
+      return damaged(where, "a layout's order is none of its dims");
+    }
+    seen[static_cast<std::size_t>(dim)] = true;
+    layout.order.push_back(static_cast<std::int32_t>(dim));
+  }
+  if (std::is_sorted(layout.order.begin(), layout.order.end())) {
+    layout.order.clear();
+  }
+  return layout;
+}
+
+// A list of `count` layouts; absent: all as named.
+Result<std::vector<MemoryLayout>> layouts(const Json& json, const char* key,
+                                          std::size_t count,
+                                          const std::string& where) {
+  std::vector<MemoryLayout> out(count);
+  if (!json.contains("layouts")) return out;
+  SW_ASSIGN_OR_RETURN(const Json* both, get_object(json, "layouts", where));
+  SW_ASSIGN_OR_RETURN(const Json* list, get_array(*both, key, where));
+  if (list->size() != count) {
+    return damaged(where, fmt::format("expected layouts of {} {}, got {}",
+                                      count, key, list->size()));
+  }
+  for (std::size_t i = 0; i < count; ++i) {
+    SW_ASSIGN_OR_RETURN(out[i], layout_from_json((*list)[i], where));
+  }
+  return out;
+}
+
 Result<bool> check_handle(const Record& record, const Handle& handle,
                           const std::string& where) {
   if (handle.kind == Handle::Kind::kNew &&
@@ -194,6 +235,9 @@ Result<bool> check_record(const Record& record, const std::string& where) {
         return damaged(where, "an event names a storage that is not there");
       }
     }
+  }
+  if (const auto wrong = internal::impossible_order(record)) {
+    return damaged(where, *wrong);
   }
   return true;
 }
@@ -275,6 +319,21 @@ Result<bool> check_fits(const Record& record, std::size_t num_operands,
   return true;
 }
 
+Result<bool> check_ranks(const Record& record,
+                         const std::vector<std::size_t>& result_ranks,
+                         const std::string& where) {
+  for (const auto* list : {&record.result_layouts, &record.gradient_layouts}) {
+    for (std::size_t r = 0; r < list->size() && r < result_ranks.size(); ++r) {
+      const std::size_t dims = (*list)[r].order.size();
+      if (dims == 0 || dims == result_ranks[r]) continue;
+      return damaged(where, fmt::format("expected a layout of {} dims for "
+                                        "result {}, got {}",
+                                        result_ranks[r], r, dims));
+    }
+  }
+  return true;
+}
+
 double Expr::value(const std::vector<std::int64_t>& sizes) const {
   const auto size = [&sizes](std::int32_t factor) {
     SW_CHECK(factor >= 0 && static_cast<std::size_t>(factor) < sizes.size(),
@@ -332,6 +391,10 @@ Result<Record> record_from_json(const Json& json, const std::string& where) {
           (*list)[k].is_boolean() && (*list)[k].get<bool>();
     }
   }
+  SW_ASSIGN_OR_RETURN(record.result_layouts,
+                      layouts(json, "results", record.results.size(), where));
+  SW_ASSIGN_OR_RETURN(record.gradient_layouts,
+                      layouts(json, "gradients", record.results.size(), where));
   SW_ASSIGN_OR_RETURN(record.kernels_forward,
                       kernels(json, "kernels_forward", where));
   SW_ASSIGN_OR_RETURN(record.kernels_backward,

@@ -73,6 +73,12 @@ struct Event {
   Expr bytes;  // kTransient only
 };
 
+// How a tensor lies in memory.
+struct MemoryLayout {
+  std::vector<std::int32_t> order;  // dims, slowest first; empty: as named
+  bool dense = true;  // its elements fill their memory, each its own
+};
+
 struct Kernel {
   std::string name;
   std::string kernel_class;  // gemm, attention, conv, elementwise, ...
@@ -90,6 +96,9 @@ struct Record {
   std::vector<Handle> gradients;  // per operand; kNone: no gradient
   // Whether a later gradient of the same tensor may be added into it.
   std::vector<bool> gradients_in_place;
+  // Of each result, and of the gradient it is given.
+  std::vector<MemoryLayout> result_layouts;
+  std::vector<MemoryLayout> gradient_layouts;
   std::vector<Kernel> kernels_forward;
   std::vector<Kernel> kernels_backward;
   bool scalable = true;
@@ -109,5 +118,11 @@ Result<Record> record_from_json(const Json& json, const std::string& where);
 Result<bool> check_fits(const Record& record, std::size_t num_operands,
                         std::size_t num_results, std::size_t num_factors,
                         const std::string& where);
+
+// Whether every layout that is no default orders all dims of its result.
+// Error: kInvalidGraph.
+Result<bool> check_ranks(const Record& record,
+                         const std::vector<std::size_t>& result_ranks,
+                         const std::string& where);
 
 }  // namespace shardwright::cost

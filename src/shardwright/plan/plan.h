@@ -56,6 +56,10 @@ struct Step {
   std::string dtype;
   std::string from, to, from_grad, to_grad;
   std::vector<CollectiveStep> forward, backward;
+  // Dims from the slowest in memory to the fastest, in which the collectives of
+  // each way are done; empty: as named. Equal on all ranks, so that they agree
+  // on the bytes they send.
+  std::vector<std::int32_t> order, grad_order;
   bool regather = false;  // dropped after its reader, made again in backward
 
   // kOp

@@ -30,20 +30,23 @@ Json internal_to_json(const InternalCollective& item) {
 
 Json step_to_json(const Step& step) {
   if (step.kind == StepKind::kConvert) {
-    return {{"kind", "convert"},
-            {"value", step.value},
-            {"in", step.in.at(0)},
-            {"out", step.out.at(0)},
-            {"shape", step.shape},
-            {"dtype", step.dtype},
-            {"from", step.from},
-            {"to", step.to},
-            {"from_grad", step.from_grad},
-            {"to_grad", step.to_grad},
-            {"forward", list_of(step.forward, collective_to_json)},
-            {"backward", list_of(step.backward, collective_to_json)},
-            {"regather", step.regather},
-            {"region", step.region}};
+    Json out = {{"kind", "convert"},
+                {"value", step.value},
+                {"in", step.in.at(0)},
+                {"out", step.out.at(0)},
+                {"shape", step.shape},
+                {"dtype", step.dtype},
+                {"from", step.from},
+                {"to", step.to},
+                {"from_grad", step.from_grad},
+                {"to_grad", step.to_grad},
+                {"forward", list_of(step.forward, collective_to_json)},
+                {"backward", list_of(step.backward, collective_to_json)},
+                {"regather", step.regather},
+                {"region", step.region}};
+    if (!step.order.empty()) out["order"] = step.order;
+    if (!step.grad_order.empty()) out["grad_order"] = step.grad_order;
+    return out;
   }
   return {{"kind", "op"},
           {"op", step.op},
@@ -172,6 +175,30 @@ Result<std::vector<InternalCollective>> get_internal(const Json& object,
   return out;
 }
 
+// All dims of a tensor once each; empty when absent.
+Result<std::vector<std::int32_t>> get_order(const Json& json, const char* key,
+                                            std::size_t rank,
+                                            const std::string& where) {
+  std::vector<std::int32_t> order;
+  if (!json.contains(key)) return order;
+  SW_ASSIGN_OR_RETURN(const std::vector<std::int64_t> dims,
+                      get_ints(json, key, where));
+  std::vector<bool> seen(rank, false);
+  for (const std::int64_t dim : dims) {
+    const bool known = dim >= 0 && static_cast<std::size_t>(dim) < rank;
+    if (!known || dims.size() != rank || seen[static_cast<std::size_t>(dim)]) {
+      return make_error(
+          ErrorCode::kInvalidPlan,
+          fmt::format("[plan] '{}' is no order of dims: expected each of {} "
+                      "once, got [{}] ({}). Try: plan again.",
+                      key, rank, fmt::join(dims, ", "), where));
+    }
+    seen[static_cast<std::size_t>(dim)] = true;
+    order.push_back(static_cast<std::int32_t>(dim));
+  }
+  return order;
+}
+
 Result<Step> convert_from_json(const Json& json, const std::string& where) {
   Step step;
   step.kind = StepKind::kConvert;
@@ -189,6 +216,10 @@ Result<Step> convert_from_json(const Json& json, const std::string& where) {
   SW_ASSIGN_OR_RETURN(step.forward, get_collectives(json, "forward", where));
   SW_ASSIGN_OR_RETURN(step.backward, get_collectives(json, "backward", where));
   SW_ASSIGN_OR_RETURN(step.regather, get_bool(json, "regather", where));
+  const std::size_t rank = step.shape.size();
+  SW_ASSIGN_OR_RETURN(step.order, get_order(json, "order", rank, where));
+  SW_ASSIGN_OR_RETURN(step.grad_order,
+                      get_order(json, "grad_order", rank, where));
   step.in_specs = {step.from};
   step.out_specs = {step.to};
   return step;

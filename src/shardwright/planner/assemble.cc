@@ -138,6 +138,10 @@ class Assembler {
     step.forward = steps_of(conversion.forward);
     step.backward = steps_of(conversion.backward);
     step.regather = regather;
+    if (!step.forward.empty()) step.order = model_.layout_of(value).order;
+    if (!step.backward.empty()) {
+      step.grad_order = model_.gradient_layout_of(value).order;
+    }
     out_.steps.push_back(step);
     return out_.steps.back().out.front();
   }

@@ -113,6 +113,12 @@ Result<OpClass> make_class(const ir::Graph& graph, const ir::Op& op,
       cost::check_fits(*out.record, op.operands.size(), op.results.size(),
                        rule ? rule->factors.size() : 0,
                        fmt::format("record of op '{}'", op.key)));
+  std::vector<std::size_t> ranks;
+  for (const ValueId result : op.results) {
+    ranks.push_back(graph.value(result).shape.size());
+  }
+  SW_RETURN_IF_ERROR(cost::check_ranks(
+      *out.record, ranks, fmt::format("record of op '{}'", op.key)));
   if (!out.set.has_rule) {
     warnings.push_back(
         fmt::format("no sharding rule for {} (op '{}'): it runs replicated",
@@ -241,12 +247,18 @@ void find_readers(const ir::Graph& graph, Model& model) {
 }
 
 void find_price_classes(const ir::Graph& graph, Model& model) {
-  std::map<std::tuple<std::vector<std::int64_t>, ir::DType, bool>, std::int32_t>
+  using Order = std::vector<std::int32_t>;
+  std::map<std::tuple<std::vector<std::int64_t>, ir::DType, bool, Order, bool,
+                      Order, bool>,
+           std::int32_t>
       known;
   for (const ir::Value& value : graph.values) {
-    const auto [entry, fresh] =
-        known.try_emplace({value.shape, value.dtype, value.requires_grad},
-                          static_cast<std::int32_t>(known.size()));
+    const cost::MemoryLayout layout = model.layout_of(value);
+    const cost::MemoryLayout gradient = model.gradient_layout_of(value);
+    const auto [entry, fresh] = known.try_emplace(
+        {value.shape, value.dtype, value.requires_grad, layout.order,
+         layout.dense, gradient.order, gradient.dense},
+        static_cast<std::int32_t>(known.size()));
     model.price_class.push_back(entry->second);
   }
   model.prices = std::make_shared<PriceCache>(known.size());
@@ -289,6 +301,18 @@ std::vector<bool> savers(const ir::Graph& graph, const Model& model) {
 }
 
 }  // namespace
+
+cost::MemoryLayout Model::layout_of(const ir::Value& value) const {
+  if (!value.producer.valid()) return {};
+  return class_of(value.producer)
+      .record->result_layouts[static_cast<std::size_t>(value.result_index)];
+}
+
+cost::MemoryLayout Model::gradient_layout_of(const ir::Value& value) const {
+  if (!value.producer.valid()) return {};
+  return class_of(value.producer)
+      .record->gradient_layouts[static_cast<std::size_t>(value.result_index)];
+}
 
 std::int32_t Model::recomputable_region(OpId op) const {
   if (!op.valid()) return -1;

@@ -76,7 +76,8 @@ struct Model {
   std::vector<bool> is_small;
   // Per value: no gradient, small, and read in many regions.
   std::vector<bool> stays_whole;
-  // Values of equal shape, dtype and need of a gradient share a price class.
+  // Values of equal shape, dtype, layouts and need of a gradient share a price
+  // class.
   std::vector<std::int32_t> price_class;
   // Caches; logically part of the input.
   std::shared_ptr<sharding::Converter> converter;
@@ -85,6 +86,10 @@ struct Model {
   [[nodiscard]] const OpClass& class_of(OpId op) const {
     return classes[static_cast<std::size_t>(class_of_op[op.index()])];
   }
+  // How the value, or its gradient, lies in memory; as named for sources.
+  [[nodiscard]] cost::MemoryLayout layout_of(const ir::Value& value) const;
+  [[nodiscard]] cost::MemoryLayout gradient_layout_of(
+      const ir::Value& value) const;
   // Region of an op if it may be recomputed, else -1.
   [[nodiscard]] std::int32_t recomputable_region(OpId op) const;
 };

@@ -87,9 +87,11 @@ bool consistent(const Rule& rule) {
   for (std::size_t f = 0; f < rule.factors.size(); ++f) {
     const Factor& factor = rule.factors[f];
     if (factor.contracted && rule.terms.empty()) return false;
-    for (const auto& dims : rule.results) {
-      const bool has = has_factor(dims, static_cast<std::int32_t>(f));
-      const bool expected = !factor.contracted && !factor.result_replicated;
+    for (std::size_t r = 0; r < rule.results.size(); ++r) {
+      const bool has =
+          has_factor(rule.results[r], static_cast<std::int32_t>(f));
+      const bool expected = !factor.contracted && !factor.result_replicated &&
+                            !rule.is_side_result(r);
       if (has != expected) return false;
     }
   }
@@ -197,6 +199,14 @@ RuleBuilder& RuleBuilder::broadcast(std::int64_t position) {
 
 RuleBuilder& RuleBuilder::term(std::vector<std::int32_t> operands) {
   rule_.terms.push_back(std::move(operands));
+  return *this;
+}
+
+RuleBuilder& RuleBuilder::side_result(std::int64_t position) {
+  const auto at = static_cast<std::size_t>(position);
+  broken_ = broken_ || position < 0 || at >= rule_.results.size() ||
+            op_->result(at).requires_grad;
+  rule_.side_results.push_back(static_cast<std::int32_t>(position));
   return *this;
 }
 

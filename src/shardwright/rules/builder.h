@@ -47,6 +47,8 @@ class RuleBuilder {
   RuleBuilder& broadcast(std::int64_t position);
 
   RuleBuilder& term(std::vector<std::int32_t> operands);
+  // A result without gradient that no factor changes.
+  RuleBuilder& side_result(std::int64_t position);
   RuleBuilder& linear();   // may run Partial -> Partial
   RuleBuilder& delayed();  // may run with delayed gradients
   RuleBuilder& attr(std::string name, std::int32_t factor,
@@ -55,7 +57,8 @@ class RuleBuilder {
 
   // Drops factors of size 1 (nothing to split) and derives even_only. nullopt
   // when a dim is not factor * times or does not exist, when a result lacks a
-  // factor it must have, or when a contracted factor has no terms.
+  // factor it must have (a side result: has one), or when a contracted factor
+  // has no terms.
   [[nodiscard]] std::optional<Rule> build() const;
 
  private:

@@ -8,6 +8,7 @@ namespace {
 Registry make_registry() {
   Registry registry;
   add_attention_rules(registry);
+  add_cell_rules(registry);
   add_concat_rules(registry);
   add_conv_rules(registry);
   add_embedding_rules(registry);

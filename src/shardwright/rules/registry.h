@@ -36,6 +36,7 @@ class Registry {
 const Registry& registry();
 
 void add_attention_rules(Registry& registry);
+void add_cell_rules(Registry& registry);
 void add_concat_rules(Registry& registry);
 void add_conv_rules(Registry& registry);
 void add_embedding_rules(Registry& registry);

@@ -1,5 +1,6 @@
 #include "shardwright/rules/rule.h"
 
+#include <algorithm>
 #include <set>
 
 #include "shardwright/rules/op_view.h"
@@ -83,6 +84,11 @@ RuleFunction function_of(const ir::Op& op) {
 }
 
 }  // namespace
+
+bool Rule::is_side_result(std::size_t position) const {
+  return std::find(side_results.begin(), side_results.end(),
+                   static_cast<std::int32_t>(position)) != side_results.end();
+}
 
 std::optional<Rule> rule_of(const ir::Graph& graph, const ir::Op& op) {
   if (!op.name.starts_with(kNamespace) || op.results.empty()) {

@@ -71,11 +71,16 @@ struct Rule {
   bool linear_partial = false;
   // Cheap and linear backward: may take a Partial gradient and hand it on.
   bool delayed = false;
+  // Results without gradient that are the same on all ranks whatever is split
+  // (counts and offsets beside the values).
+  std::vector<std::int32_t> side_results;
   // Attributes that scale with a factor: "groups", or "sizes[0]" for an entry
   // of a list.
   std::vector<std::pair<std::string, DimFactor>> attr_factors;
   // Arguments of the special implementation that do not depend on the mesh.
   Json variant_args = Json::object();
+
+  [[nodiscard]] bool is_side_result(std::size_t position) const;
 };
 
 // The op's rule, or nullopt when there is none for this op, its overload or

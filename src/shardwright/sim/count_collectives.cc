@@ -24,6 +24,19 @@ void add(const List& list, std::int64_t times,
   }
 }
 
+// A copy that is gathered again is made once more where a reader's backward
+// unpacks it, from its source.
+void add_gathered_again(const internal::Program& program, std::size_t s,
+                        std::map<Key, std::int64_t>& counts) {
+  for (const std::int32_t recipe : internal::gathered_again(program, s)) {
+    for (const std::int32_t conversion :
+         program.recipes[static_cast<std::size_t>(recipe)].conversions) {
+      add(program.steps[static_cast<std::size_t>(conversion)].step->forward, 1,
+          counts);
+    }
+  }
+}
+
 }  // namespace
 
 Result<std::vector<plan::CollectiveCount>> count_collectives(
@@ -39,12 +52,10 @@ Result<std::vector<plan::CollectiveCount>> count_collectives(
         });
     const std::int64_t again = internal::runs_again(program, s) ? 1 : 0;
     if (step.op == nullptr) {
-      // A regathered copy is made once more where its reader's backward
-      // unpacks it; inside a recompute that is already the second run.
-      const std::int64_t regather = step.step->regather && backward ? 1 : 0;
-      add(step.step->forward, 1 + again + regather, counts);
+      add(step.step->forward, 1 + again, counts);
       add(step.step->backward, backward ? 1 : 0, counts);
     } else {
+      if (backward) add_gathered_again(program, s, counts);
       add(step.step->collectives_forward, 1 + again, counts);
       add(step.step->collectives_backward, backward ? 1 : 0, counts);
     }

@@ -40,6 +40,7 @@ class Resolver {
     out_.loss = loss->second;
     mark_gradients();
     mark_regions();
+    SW_RETURN_IF_ERROR(mark_recipes());
     return std::move(out_);
   }
 
@@ -145,16 +146,46 @@ class Resolver {
                                    step.to_grad, index));
     resolved.out = {id};
     const ir::Value& entry = graph_.value(value->second);
+    cost::MemoryLayout forward, backward;  // sources lie as they are named
+    if (entry.producer.valid()) {
+      SW_ASSIGN_OR_RETURN(const auto record,
+                          record_of(graph_.op(entry.producer)));
+      const auto result = static_cast<std::size_t>(entry.result_index);
+      if (result >= record->result_layouts.size()) {
+        return make_error(ErrorCode::kInvalidGraph,
+                          fmt::format("[sim] the record of op '{}' is of "
+                                      "another op",
+                                      graph_.op(entry.producer).key));
+      }
+      forward = record->result_layouts[result];
+      backward = record->gradient_layouts[result];
+    }
+    // What lies otherwise than the collectives work is copied first; a copy of
+    // a copy was brought into their order by its own conversion.
+    const auto& from = out_.buffers[static_cast<std::size_t>(resolved.in[0])];
+    forward.dense = (forward.dense && forward.order == step.order) ||
+                    made_dense(from.producer);
+    backward.dense = backward.dense && backward.order == step.grad_order;
+    forward.order = step.order;
+    backward.order = step.grad_order;
     SW_ASSIGN_OR_RETURN(resolved.forward,
-                        memory_of(entry, step.from, step.forward));
-    SW_ASSIGN_OR_RETURN(resolved.backward,
-                        memory_of(entry, step.to_grad, step.backward));
+                        memory_of(entry, step.from, step.forward, forward));
+    SW_ASSIGN_OR_RETURN(resolved.backward, memory_of(entry, step.to_grad,
+                                                     step.backward, backward));
     return true;
+  }
+
+  // The step is a conversion that moved something.
+  [[nodiscard]] bool made_dense(std::int32_t producer) const {
+    if (producer < 0) return false;
+    const ResolvedStep& step = out_.steps[static_cast<std::size_t>(producer)];
+    return step.op == nullptr && !step.forward.empty();
   }
 
   Result<std::vector<CollectiveMemory>> memory_of(
       const ir::Value& value, const std::string& from,
-      const std::vector<plan::CollectiveStep>& list) {
+      const std::vector<plan::CollectiveStep>& list,
+      const cost::MemoryLayout& layout) {
     std::vector<CollectiveMemory> out;
     SW_ASSIGN_OR_RETURN(sharding::ShardingSpec spec,
                         sharding::parse_spec(from, plan_.mesh));
@@ -179,10 +210,13 @@ class Resolver {
       shape.axis_size = plan_.mesh.axes[static_cast<std::size_t>(axis)].size;
       shape.in_bytes = bytes_of(value, local);
       shape.out_bytes = bytes_of(value, next);
-      if (step.dim >= 0) shape.dim_outer = cost::is_outer(local, step.dim);
-      if (step.to_dim >= 0) {
-        shape.to_dim_outer = cost::is_outer(local, step.to_dim);
+      if (step.dim >= 0) {
+        shape.dim_outer = cost::is_outer(local, step.dim, layout.order);
       }
+      if (step.to_dim >= 0) {
+        shape.to_dim_outer = cost::is_outer(local, step.to_dim, layout.order);
+      }
+      shape.dense = layout.dense || !out.empty();
       out.push_back(
           CollectiveMemory{shape.out_bytes, cost::collective_transient(shape)});
       local = next;
@@ -219,6 +253,10 @@ class Resolver {
       return invalid(fmt::format("op '{}' has no record of variant '{}'",
                                  step.op, step.variant));
     }
+    SW_RETURN_IF_ERROR(
+        cost::check_fits(*resolved.record, resolved.op->operands.size(),
+                         resolved.op->results.size(), step.local_factors.size(),
+                         fmt::format("record of op '{}'", step.op)));
     resolved.saves = !resolved.local->saved.empty();
     for (std::size_t r = 0; r < step.out.size(); ++r) {
       SW_ASSIGN_OR_RETURN(
@@ -249,6 +287,12 @@ class Resolver {
           cost::record_from_json(
               graph_.records[static_cast<std::size_t>(op.record)],
               fmt::format("record of op '{}'", op.key)));
+      std::vector<std::size_t> ranks;
+      for (const ValueId result : op.results) {
+        ranks.push_back(graph_.value(result).shape.size());
+      }
+      SW_RETURN_IF_ERROR(cost::check_ranks(
+          record, ranks, fmt::format("record of op '{}'", op.key)));
       known = std::make_shared<const cost::Record>(std::move(record));
     }
     return known;
@@ -298,6 +342,73 @@ class Resolver {
     }
   }
 
+  // Follows copies that are gathered again from buffer to buffer, as the
+  // generated program does.
+  Result<bool> mark_recipes() {
+    for (std::size_t s = 0; s < out_.steps.size(); ++s) {
+      if (out_.steps[s].op == nullptr) {
+        SW_RETURN_IF_ERROR(pass_on_by_conversion(s));
+      } else {
+        SW_RETURN_IF_ERROR(pass_on_by_op(s));
+      }
+    }
+    return true;
+  }
+
+  [[nodiscard]] bool in_recomputed(std::size_t s) const {
+    const std::int32_t region = out_.steps[s].step->region;
+    return region >= 0 && out_.recomputed[static_cast<std::size_t>(region)];
+  }
+
+  Result<bool> pass_on_by_conversion(std::size_t s) {
+    const ResolvedStep& step = out_.steps[s];
+    const Buffer& from = out_.buffers[static_cast<std::size_t>(step.in[0])];
+    Buffer& to = out_.buffers[static_cast<std::size_t>(step.out[0])];
+    if (from.recipe >= 0 && step.forward.empty()) {
+      to.recipe = from.recipe;
+      to.views_copy = from.views_copy;
+      return true;
+    }
+    Recipe recipe;
+    if (from.recipe >= 0 && !from.views_copy) {
+      recipe = out_.recipes[static_cast<std::size_t>(from.recipe)];
+    } else if (!step.step->regather || step.forward.empty() ||
+               in_recomputed(s)) {
+      return true;  // inside a recompute the second run gathers again
+    } else if (from.producer >= 0) {
+      return invalid(
+          fmt::format("step {} is to gather '{}' again from '{}', "
+                      "which is gone by then",
+                      s, to.name, from.name));
+    }
+    recipe.conversions.push_back(static_cast<std::int32_t>(s));
+    to.recipe = static_cast<std::int32_t>(out_.recipes.size());
+    out_.recipes.push_back(std::move(recipe));
+    return true;
+  }
+
+  Result<bool> pass_on_by_op(std::size_t s) {
+    const ResolvedStep& step = out_.steps[s];
+    for (const std::int32_t b : step.in) {
+      const Buffer& read = out_.buffers[static_cast<std::size_t>(b)];
+      if (read.recipe >= 0 && in_recomputed(s)) {
+        return invalid(
+            fmt::format("step {} reads '{}', which is gathered "
+                        "again, in a recomputed region",
+                        s, read.name));
+      }
+    }
+    for (std::size_t r = 0; r < step.out.size(); ++r) {
+      const cost::Handle& handle = step.local->results[r];
+      if (handle.kind != cost::Handle::Kind::kOperand) continue;
+      const auto in = step.in[static_cast<std::size_t>(handle.index)];
+      Buffer& result = out_.buffers[static_cast<std::size_t>(step.out[r])];
+      result.recipe = out_.buffers[static_cast<std::size_t>(in)].recipe;
+      result.views_copy = result.recipe >= 0;
+    }
+    return true;
+  }
+
   const ir::Graph& graph_;
   const plan::Plan& plan_;
   std::map<std::string, ValueId> values_;
@@ -310,6 +421,23 @@ class Resolver {
 
 Result<Program> resolve(const ir::Graph& graph, const plan::Plan& plan) {
   return Resolver(graph, plan).run();
+}
+
+std::vector<std::int32_t> gathered_again(const Program& program,
+                                         std::size_t step) {
+  const ResolvedStep& reader = program.steps[step];
+  std::vector<std::int32_t> out;
+  if (reader.op == nullptr) return out;
+  for (const cost::Handle& handle : reader.local->saved) {
+    if (handle.kind != cost::Handle::Kind::kOperand) continue;
+    const auto in = reader.in[static_cast<std::size_t>(handle.index)];
+    const std::int32_t recipe =
+        program.buffers[static_cast<std::size_t>(in)].recipe;
+    if (recipe >= 0 && std::find(out.begin(), out.end(), recipe) == out.end()) {
+      out.push_back(recipe);
+    }
+  }
+  return out;
 }
 
 bool runs_again(const Program& program, std::size_t step) {

@@ -40,11 +40,21 @@ struct Buffer {
   bool differentiable = false;
   std::int32_t producer = -1;     // step, -1: there from the start
   std::int32_t last_reader = -1;  // step, -1: never read
+  std::int32_t recipe = -1;       // of the copy it lies in, -1: none
+  bool views_copy = false;        // ... through an op's view
+};
+
+// How a copy that is gathered again was made: conversions one after the other,
+// the first from a buffer that is there all the time. One recipe per storage:
+// identity conversions and views of the copy share it.
+struct Recipe {
+  std::vector<std::int32_t> conversions;  // steps
 };
 
 struct Program {
   std::vector<ResolvedStep> steps;
   std::vector<Buffer> buffers;
+  std::vector<Recipe> recipes;
   std::map<std::string, std::int32_t> buffer_of;
   std::vector<bool> gets_gradient;       // per buffer: on a path from the loss
   std::vector<std::int32_t> last_saver;  // per region id, -1
@@ -54,6 +64,11 @@ struct Program {
 
 // Errors: kInvalidPlan, kInvalidGraph.
 Result<Program> resolve(const ir::Graph& graph, const plan::Plan& plan);
+
+// What the step's backward gathers again: the recipes of the operands that its
+// autograd node would have saved, each once however often it is saved.
+std::vector<std::int32_t> gathered_again(const Program& program,
+                                         std::size_t step);
 
 // True when the step is run again in backward.
 bool runs_again(const Program& program, std::size_t step);

@@ -248,15 +248,17 @@ class Replay {
     return copies;
   }
 
-  // A regathered operand's saved copy is a handle, not a tensor.
+  // Of the copy that a saved tensor lies in and that is gathered again.
+  [[nodiscard]] std::int32_t recipe_of(std::size_t s,
+                                       const Handle& handle) const {
+    if (handle.kind != Handle::Kind::kOperand) return -1;
+    return p_.buffers[at(p_.steps[s].in[at(handle.index)])].recipe;
+  }
+
+  // What is gathered again is kept as a recipe, not as a tensor.
   std::int32_t saved_storage(std::size_t s, const Handle& handle,
                              const Locals& locals) const {
-    if (handle.kind == Handle::Kind::kOperand) {
-      const std::int32_t b = p_.steps[s].in[at(handle.index)];
-      const std::int32_t producer = p_.buffers[at(b)].producer;
-      if (producer >= 0 && p_.steps[at(producer)].step->regather) return -1;
-    }
-    return resolve(handle, locals);
+    return recipe_of(s, handle) >= 0 ? -1 : resolve(handle, locals);
   }
 
   // A conversion's steps, each a new storage; an empty list shares the source.
@@ -360,14 +362,11 @@ class Replay {
       locals.gradients.push_back(gradient_[at(b)]);
       gradient_[at(b)] = -1;
     }
-    const std::int64_t gathered = regathered_bytes(s);
-    const std::int32_t again =
-        gathered > 0 ? memory_.alloc(gathered) : std::int32_t{-1};
+    gather_again(s);
     for (const Event& event : step.local->backward) {
       backward_event(s, event, factors, locals, dropped);
     }
     release_saved(s);
-    if (again >= 0) memory_.release(again);
     for (std::size_t k = 0; k < step.in.size(); ++k) {
       const std::int32_t storage = resolve(step.local->gradients[k], locals);
       if (storage >= 0 && p_.buffers[at(step.in[k])].differentiable) {
@@ -424,22 +423,27 @@ class Replay {
                        });
   }
 
-  [[nodiscard]] std::int64_t regathered_bytes(std::size_t s) const {
-    std::int64_t bytes = 0;
-    const auto& saved = p_.steps[s].local->saved;
-    for (std::size_t k = 0; k < p_.steps[s].in.size(); ++k) {
-      const internal::Buffer& buffer = p_.buffers[at(p_.steps[s].in[k])];
-      const bool is_saved =
-          std::any_of(saved.begin(), saved.end(), [&](const Handle& handle) {
-            return handle.kind == Handle::Kind::kOperand &&
-                   at(handle.index) == k;
-          });
-      if (is_saved && buffer.producer >= 0 &&
-          p_.steps[at(buffer.producer)].step->regather) {
-        bytes += buffer.bytes;
+  // Makes the copies anew that the backward asks for; each lives until the last
+  // of the saved tensors in it is released.
+  void gather_again(std::size_t s) {
+    for (const std::int32_t recipe : internal::gathered_again(p_, s)) {
+      const auto& conversions = p_.recipes[at(recipe)].conversions;
+      const std::int32_t first = p_.steps[at(conversions.front())].in[0];
+      std::int32_t copy = variable_[at(first)];
+      memory_.retain(copy);
+      for (const std::int32_t conversion : conversions) {
+        const std::int32_t next = apply(p_.steps[at(conversion)].forward, copy);
+        memory_.release(copy);
+        copy = next;
       }
+      const auto& saved = p_.steps[s].local->saved;
+      for (std::size_t i = 0; i < saved.size(); ++i) {
+        if (recipe_of(s, saved[i]) != recipe) continue;
+        memory_.retain(copy);
+        saved_[s][i] = copy;
+      }
+      memory_.release(copy);
     }
-    return bytes;
   }
 
   void release_saved(std::size_t s) {

@@ -41,7 +41,7 @@ class Derivation {
     for (std::size_t i = 0; i < op_.results.size(); ++i) {
       if (const auto dim = dim_of(rule_.results[i], factor)) {
         out.results[i] = sharding::shard(*dim);
-      } else if (split.contracted) {
+      } else if (split.contracted && !rule_.is_side_result(i)) {
         out.results[i] = sharding::kP;
       }
     }

@@ -104,30 +104,6 @@ void check_regions(const Program& program, Findings& findings) {
   }
 }
 
-void check_regathers(const Program& program, Findings& findings) {
-  for (std::size_t s = 0; s < program.steps.size(); ++s) {
-    const ProgramStep& step = program.steps[s];
-    if (!step.step->regather || step.op != nullptr) continue;
-    const std::string where = step_name(*program.plan, s);
-    if (program.buffer(step.in[0]).producer != kSource) {
-      findings.add(where,
-                   "is to be gathered again from a buffer that is gone "
-                   "by then");
-    }
-    if (step.step->forward.empty()) {
-      findings.add(where, "is to be gathered again, but gathers nothing");
-    }
-    for (const std::int32_t reader : program.buffer(step.out[0]).readers) {
-      const auto r = static_cast<std::size_t>(reader);
-      if (program.last_again.contains(program.steps[r].step->region)) {
-        findings.add(where,
-                     "is to be gathered again for a reader that is "
-                     "itself recomputed");
-      }
-    }
-  }
-}
-
 void check_outputs(const Program& program, Findings& findings) {
   const ir::Graph& graph = *program.graph;
   const auto& outputs = program.plan->outputs;

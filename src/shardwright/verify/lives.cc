@@ -6,6 +6,8 @@
 #include <cmath>
 #include <set>
 
+#include "shardwright/verify/gathered_again.h"
+
 namespace shardwright::verify::internal {
 namespace {
 
@@ -81,7 +83,7 @@ class Storages {
     }
     for (const Handle& handle : step.record->saved) {
       if (handle.kind == Handle::Kind::kOperand &&
-          gathers_operand_again(p_, s, at(handle.index))) {
+          !gathering_of(p_, step.in[at(handle.index)]).empty()) {
         continue;
       }
       const std::int32_t id = storage_of(handle);
@@ -176,21 +178,6 @@ class Storages {
 std::int64_t bytes_at(const cost::Expr& expr, const ProgramStep& step) {
   return static_cast<std::int64_t>(
       std::ceil(expr.value(step.step->local_factors) - 1e-6));
-}
-
-bool keeps_operand(const Program& program, std::size_t step, std::size_t k) {
-  const auto& saved = program.steps[step].record->saved;
-  return std::any_of(saved.begin(), saved.end(), [&](const Handle& handle) {
-    return handle.kind == Handle::Kind::kOperand && at(handle.index) == k;
-  });
-}
-
-bool gathers_operand_again(const Program& program, std::size_t step,
-                           std::size_t k) {
-  const Buffer& buffer = program.buffer(program.steps[step].in[k]);
-  return buffer.producer >= 0 &&
-         program.steps[at(buffer.producer)].step->regather &&
-         keeps_operand(program, step, k);
 }
 
 Positions positions_of(const Program& program) {

@@ -37,11 +37,6 @@ struct Life {
 std::vector<Life> storage_lives(const Program& program,
                                 const Positions& positions);
 
-// The autograd node of the step keeps operand k, or gathers it again.
-bool keeps_operand(const Program& program, std::size_t step, std::size_t k);
-bool gathers_operand_again(const Program& program, std::size_t step,
-                           std::size_t k);
-
 // Bytes of a record's number at the step's local sizes, rounded up.
 std::int64_t bytes_at(const cost::Expr& expr, const ProgramStep& step);
 

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <set>
 
+#include "shardwright/verify/gathered_again.h"
 #include "shardwright/verify/lives.h"
 #include "shardwright/verify/optimizer_table.h"
 
@@ -284,21 +285,29 @@ class Estimator {
       } else if (handle.kind == Handle::Kind::kGradient) {
         arrive(b, s, true, p_.buffer(b).gradient_bytes);
       }
-      if (gathers_operand_again(p_, s, k)) gather_again(s, k);
+    }
+    for (const auto& gathering : gatherings_in_backward(p_, s)) {
+      gather_again(s, gathering);
     }
     upper_.moment(position,
                   std::max<std::int64_t>(
                       0, highest(step.record->backward, step) - first_bytes));
   }
 
-  void gather_again(std::size_t s, std::size_t k) {
-    const Buffer& buffer = p_.buffer(p_.steps[s].in[k]);
+  // The copy is there from the beginning of the op's backward; on the way to it
+  // at the worst all copies before it are, too.
+  void gather_again(std::size_t s, const std::vector<std::int32_t>& gathering) {
     const std::int32_t position = positions_.backward[s];
-    for (Levels* levels : {&upper_, &begin_}) {
-      levels->moment(position, buffer.bytes);
+    begin_.moment(position, copy_bytes(gathering.back()));
+    for (const std::int32_t conversion : gathering) {
+      upper_.moment(position, copy_bytes(conversion) +
+                                  chain_moment(p_.steps[at(conversion)],
+                                               /*backward=*/false));
     }
-    upper_.moment(position, chain_moment(p_.steps[at(buffer.producer)],
-                                         /*backward=*/false));
+  }
+
+  [[nodiscard]] std::int64_t copy_bytes(std::int32_t conversion) const {
+    return p_.buffer(p_.steps[at(conversion)].out[0]).bytes;
   }
 
   // A gradient handed on keeps the storage it came in: the result's gradient

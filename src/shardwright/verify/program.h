@@ -77,7 +77,6 @@ void check_header(const ir::Graph& graph, const plan::Plan& plan,
 void check_parameters(const ir::Graph& graph, const plan::Plan& plan,
                       Findings& findings);
 void check_regions(const Program& program, Findings& findings);
-void check_regathers(const Program& program, Findings& findings);
 void check_outputs(const Program& program, Findings& findings);
 
 }  // namespace shardwright::verify::internal

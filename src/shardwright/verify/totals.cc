@@ -8,6 +8,7 @@
 #include <tuple>
 
 #include "shardwright/cost/kernel_time.h"
+#include "shardwright/verify/gathered_again.h"
 #include "shardwright/verify/optimizer_table.h"
 
 namespace shardwright::verify::internal {
@@ -31,12 +32,6 @@ void add_times(const List& list, std::int64_t times,
       counts[Key{item.kind, item.axis, item.bytes}] += times;
     }
   }
-}
-
-// A copy that is gathered again is made once more by the backward of each
-// reader that would have kept it.
-bool is_gathered_again(const Program& program, std::size_t s) {
-  return program.steps[s].step->regather && program.has_backward(s);
 }
 
 Seconds collective_seconds(const Program& program, const std::string& kind,
@@ -103,11 +98,12 @@ std::int64_t op_cost(const Program& program, const ProgramStep& step,
   return program.plan->objective.unit.count(total);
 }
 
-std::int64_t conversion_cost(const Program& program, std::size_t s) {
+// `gatherings`: how often backward runs the forward list once more.
+std::int64_t conversion_cost(const Program& program, std::size_t s,
+                             std::int64_t gatherings) {
   const ProgramStep& step = program.steps[s];
   const ir::Value& value = program.value_of(step.in[0]);
-  const std::int64_t runs =
-      1 + (program.runs_again(s) ? 1 : 0) + (step.step->regather ? 1 : 0);
+  const std::int64_t runs = 1 + (program.runs_again(s) ? 1 : 0) + gatherings;
   const std::int64_t forward =
       chain_cost(program, value, program.buffer(step.in[0]).side.forward,
                  step.step->forward);
@@ -190,6 +186,7 @@ void check_times(const Program& program, const Report& report,
 
 std::vector<plan::CollectiveCount> count_again(const Program& program) {
   std::map<Key, std::int64_t> counts;
+  const std::vector<std::int64_t> gatherings = runs_for_gathering(program);
   for (std::size_t s = 0; s < program.steps.size(); ++s) {
     const ProgramStep& step = program.steps[s];
     const std::int64_t runs = 1 + (program.runs_again(s) ? 1 : 0);
@@ -198,8 +195,7 @@ std::vector<plan::CollectiveCount> count_again(const Program& program) {
       add_times(step.step->collectives_forward, runs, counts);
       add_times(step.step->collectives_backward, backwards, counts);
     } else {
-      add_times(step.step->forward,
-                runs + (is_gathered_again(program, s) ? 1 : 0), counts);
+      add_times(step.step->forward, runs + gatherings[s], counts);
       add_times(step.step->backward, backwards, counts);
     }
   }
@@ -219,10 +215,11 @@ Result<std::int64_t> cost_again(const Program& program) {
         fmt::format("unknown optimizer '{}'", program.plan->optimizer));
   }
   std::int64_t cost = optimizer_cost(program, *optimizer);
+  const std::vector<std::int64_t> gatherings = runs_for_gathering(program);
   for (std::size_t s = 0; s < program.steps.size(); ++s) {
     const ProgramStep& step = program.steps[s];
     if (step.op == nullptr) {
-      cost += conversion_cost(program, s);
+      cost += conversion_cost(program, s, gatherings[s]);
       continue;
     }
     cost += op_cost(program, step, /*backward=*/false) *

@@ -1,5 +1,6 @@
 #include "shardwright/verify/verify.h"
 
+#include "shardwright/verify/gathered_again.h"
 #include "shardwright/verify/memory.h"
 #include "shardwright/verify/program.h"
 #include "shardwright/verify/state.h"

@@ -39,7 +39,8 @@ INSTANTIATE_TEST_SUITE_P(Verify, StoredPlans,
                                          Stored{"gpt2_graph", "gpt2_2x2"},
                                          Stored{"gpt2_graph", "gpt2_recompute"},
                                          Stored{"norm_graph", "norm_2x2"},
-                                         Stored{"gather_graph", "gather_2"}),
+                                         Stored{"gather_graph", "gather_2"},
+                                         Stored{"shared_graph", "shared_2"}),
                          [](const auto& tested) { return tested.param.plan; });
 
 // One way to break a plan, and the finding it must cause.

@@ -22,9 +22,11 @@ std::int64_t bytes_at(const Model& model, const ir::Value& value,
 
 std::int64_t temporary(const Model& model, const ir::Value& value,
                        const sharding::ShardingSpec& from,
-                       const sharding::Conversion& conversion) {
+                       const sharding::Conversion& conversion,
+                       const cost::MemoryLayout& layout) {
   return cost::conversion_transient(conversion.steps, from, value.shape,
-                                    ir::size_of(value.dtype), model.mesh);
+                                    ir::size_of(value.dtype), layout,
+                                    model.mesh);
 }
 
 PortConversion find_conversion(const Model& model, const ir::Value& value,
@@ -38,14 +40,16 @@ PortConversion find_conversion(const Model& model, const ir::Value& value,
   out.forward = model.converter->find(from_spec, to_spec, value.shape, element);
   if (out.forward == nullptr) return out;
   out.forward_cost = model.unit.count(out.forward->time);
-  out.forward_temporary = temporary(model, value, from_spec, *out.forward);
+  out.forward_temporary =
+      temporary(model, value, from_spec, *out.forward, model.layout_of(value));
   if (value.requires_grad) {
     const auto given = sharding::gradient_spec(to, rank);
     const auto taken = sharding::gradient_spec(from, rank);
     out.backward = model.converter->find(given, taken, value.shape, element);
     if (out.backward == nullptr) return out;
     out.backward_cost = model.unit.count(out.backward->time);
-    out.backward_temporary = temporary(model, value, given, *out.backward);
+    out.backward_temporary = temporary(model, value, given, *out.backward,
+                                       model.gradient_layout_of(value));
   }
   out.possible = true;
   return out;

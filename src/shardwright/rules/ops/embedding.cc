@@ -1,6 +1,7 @@
 // Embedding: rows of the weight chosen by indices. Indices and features are
 // free; a split vocabulary needs the special implementation in which each rank
-// looks up the rows it has and the results are summed.
+// looks up the rows it has and the results are summed. Bags of indices lie one
+// after the other, told apart by offsets: only their features are free.
 #include <fmt/format.h>
 
 #include "shardwright/rules/builder.h"
@@ -36,10 +37,32 @@ std::optional<Rule> embedding(const OpView& op) {
   return rule.term({0}).build();
 }
 
+// Results: the bags, and for the backward which bag an index is in, how many
+// indices a bag has, and in mode "max" which row gave each feature.
+std::optional<Rule> embedding_bag(const OpView& op) {
+  constexpr std::int64_t kMax = 2;
+  constexpr std::int64_t kRows = 3;  // result
+  if (op.attr_bool("sparse", false) || op.operand(0).shape.size() != 2 ||
+      op.num_results() != 4) {
+    return std::nullopt;
+  }
+  RuleBuilder rule(op, "embedding_bag");
+  const std::int32_t hidden = rule.factor("hidden", op.operand(0).shape[1]);
+  rule.operand(0, 1, hidden).result(0, 1, hidden);
+  rule.side_result(1).side_result(2);
+  if (op.attr_int("mode", 0) == kMax) {
+    rule.result(kRows, 1, hidden);
+  } else {
+    rule.side_result(kRows);
+  }
+  return rule.build();
+}
+
 }  // namespace
 
 void add_embedding_rules(Registry& registry) {
   registry.add({"embedding"}, embedding);
+  registry.add({"embedding_bag"}, embedding_bag);
 }
 
 }  // namespace shardwright::rules

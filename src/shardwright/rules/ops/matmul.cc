@@ -33,6 +33,32 @@ std::optional<Rule> linear(const OpView& op) {
   return rule.build();
 }
 
+// input1 [batch..., in1], input2 [batch..., in2], weight [out, in1, in2]
+// + bias [out] -> [batch..., out].
+std::optional<Rule> bilinear(const OpView& op) {
+  const Shape& left = op.operand(0).shape;
+  const Shape& right = op.operand(1).shape;
+  const Shape& weight = op.operand(2).shape;
+  if (left.empty() || left.size() != right.size() || weight.size() != 3) {
+    return std::nullopt;
+  }
+  RuleBuilder rule(op, "bilinear");
+  const auto last = static_cast<std::int64_t>(left.size()) - 1;
+  for (std::int64_t d = 0; d < last; ++d) {
+    rule.operand(1, d, rule.free_dim(0, d, d, fmt::format("batch{}", d)));
+  }
+  const std::int32_t in1 = rule.contracted("in1", weight[1]);
+  rule.operand(0, last, in1).operand(2, 1, in1);
+  const std::int32_t in2 = rule.contracted("in2", weight[2]);
+  rule.operand(1, last, in2).operand(2, 2, in2);
+  const std::int32_t out = rule.factor("out", weight[0]);
+  rule.operand(2, 0, out).result(0, last, out);
+  rule.operand("bias", 0, out);
+  rule.term({0, 1, 2});
+  if (op.num_operands() > 3) rule.term({3});
+  return rule.build();
+}
+
 // Maps `left @ right` (torch.matmul's rules for 1-D and batched operands) of
 // two operand positions onto result 0.
 void map_product(const OpView& op, RuleBuilder& rule, std::int32_t left,
@@ -171,6 +197,7 @@ std::optional<Rule> einsum(const OpView& op) {
 
 void add_matmul_rules(Registry& registry) {
   registry.add({"linear"}, linear);
+  registry.add({"bilinear"}, bilinear);
   registry.add({"matmul", "mm", "bmm", "mv", "dot"}, matmul);
   registry.add({"addmm", "baddbmm", "addmv"}, add_product);
   registry.add({"outer", "ger"}, outer);
