@@ -143,17 +143,51 @@ void fill_objective(const Model& model, const solver::Answer& answer,
       mesh::to_string(model.mesh));
 }
 
-tl::unexpected<Error> no_plan(const Model& model, const solver::Answer& answer,
-                              double seconds) {
-  if (answer.status == solver::Status::kInfeasible) {
-    return infeasible(model, answer,
-                      model.options.memory_limit_bytes.value_or(0));
-  }
+// An assembled plan, judged; its bound is the solver's.
+Result<plan::Plan> judged(const Model& model, const PlanningProblem& problem,
+                          const solver::Answer& answer, int corrections) {
+  plan::Plan plan = assemble(model, problem, answer.choice);
+  plan.program_version = version();
+  fill_objective(model, answer, plan);
+  plan.solver = {{"techniques", answer.techniques},
+                 {"peak_of_rows_bytes", answer.peak},
+                 {"limit_corrections", corrections}};
+  SW_RETURN_IF_ERROR(predict(*model.graph, plan));
+  return plan;
+}
+
+// The rows say that no choice keeps the limit (which may have been lowered).
+// The choice with the least peak may keep the limit as given all the same; its
+// peak by the judge is what a plan needs.
+Result<plan::Plan> plan_of_least_peak(const Model& model,
+                                      const PlanningProblem& problem,
+                                      solver::Answer answer, std::int64_t bound,
+                                      int corrections) {
+  const std::int64_t limit = model.options.memory_limit_bytes.value_or(0);
+  if (answer.smallest_choice.empty()) return infeasible(model, answer, limit);
+  answer.choice = answer.smallest_choice;
+  const solver::Evaluation value =
+      solver::evaluate(problem.choice, answer.choice);
+  answer.cost = value.cost;
+  answer.peak = value.peak;
+  answer.bound = std::min(bound, answer.cost);
+  answer.status = answer.gap() <= model.options.gap ? solver::Status::kOptimal
+                                                    : solver::Status::kFeasible;
+  SW_ASSIGN_OR_RETURN(plan::Plan plan,
+                      judged(model, problem, answer, corrections));
+  if (plan.predicted.peak_bytes <= limit) return plan;
+  answer.smallest_limit =
+      std::max(answer.smallest_limit, plan.predicted.peak_bytes);
+  return infeasible(model, answer, limit);
+}
+
+tl::unexpected<Error> no_plan(const Model& model, double seconds) {
   return make_error(
       ErrorCode::kInfeasible,
       fmt::format("[planner] no plan was found within {:.1f} s on mesh {}. "
-                  "Try: a longer time limit, or more memory.",
-                  seconds, mesh::to_string(model.mesh)));
+                  "Try: a longer time limit{}.",
+                  seconds, mesh::to_string(model.mesh),
+                  model.options.memory_limit_bytes ? ", or more memory" : ""));
 }
 
 // The rows of the choice problem may miss bytes that the judge finds (an op
@@ -163,6 +197,7 @@ tl::unexpected<Error> no_plan(const Model& model, const solver::Answer& answer,
 Result<plan::Plan> plan_within(const Model& model, PlanningProblem& problem,
                                double seconds) {
   constexpr int kMostCorrections = 4;
+  constexpr double kLastSeconds = 10;  // for the choice with the least peak
   const auto start = Clock::now();
   const std::optional<std::int64_t> limit = model.options.memory_limit_bytes;
   std::optional<std::int64_t> bound;
@@ -170,26 +205,27 @@ Result<plan::Plan> plan_within(const Model& model, PlanningProblem& problem,
     const double left = std::max(0.1, seconds - seconds_since(start));
     solver::Answer answer =
         solver::solve(problem.choice, solve_options(model, left));
-    if (answer.choice.empty()) return no_plan(model, answer, seconds);
+    if (answer.status == solver::Status::kInfeasible) {
+      return plan_of_least_peak(model, problem, std::move(answer),
+                                bound.value_or(0), corrections);
+    }
+    if (answer.choice.empty()) return no_plan(model, seconds);
     if (!bound) bound = answer.bound;
-    plan::Plan plan = assemble(model, problem, answer.choice);
-    plan.program_version = version();
     answer.bound = std::min(*bound, answer.cost);
     if (answer.gap() > model.options.gap) {
       answer.status = solver::Status::kFeasible;
     }
-    fill_objective(model, answer, plan);
-    plan.solver = {{"techniques", answer.techniques},
-                   {"peak_of_rows_bytes", answer.peak},
-                   {"limit_corrections", corrections}};
-    SW_RETURN_IF_ERROR(predict(*model.graph, plan));
+    SW_ASSIGN_OR_RETURN(plan::Plan plan,
+                        judged(model, problem, answer, corrections));
     const std::int64_t excess = plan.predicted.peak_bytes - limit.value_or(0);
     if (!limit || excess <= 0) return plan;
-    SW_CHECK(corrections < kMostCorrections,
-             fmt::format("the judge finds a peak of {} bytes at {}, the rows "
-                         "{}, limit {}",
-                         plan.predicted.peak_bytes, plan.predicted.peak_at,
-                         answer.peak, *limit));
+    if (corrections == kMostCorrections) {
+      answer = solver::smallest_limit(problem.choice,
+                                      solve_options(model, kLastSeconds));
+      answer.smallest_choice = answer.choice;
+      return plan_of_least_peak(model, problem, std::move(answer), *bound,
+                                corrections);
+    }
     *problem.choice.limit -= excess;
   }
 }

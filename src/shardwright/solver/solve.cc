@@ -550,11 +550,14 @@ Answer solve(const ChoiceProblem& problem, const SolveOptions& options) {
     answer.smallest_limit_bound =
         std::max<std::int64_t>(0, none.peak.peak.bound);
     if (none.peak.peak.value < kInfinite) {
-      answer.smallest_limit =
-          evaluate(problem, small.undo(none.peak.peak.choice)).peak;
+      answer.smallest_choice = small.undo(none.peak.peak.choice);
+      answer.smallest_limit = evaluate(problem, answer.smallest_choice).peak;
     }
-    answer.smallest_limit =
-        std::min(answer.smallest_limit, smallest_from(problem, options.start));
+    const std::int64_t from_start = smallest_from(problem, options.start);
+    if (from_start < answer.smallest_limit) {
+      answer.smallest_choice = options.start;
+      answer.smallest_limit = from_start;
+    }
     if (!small.positions.empty()) {
       answer.binding_position = small.positions[none.peak.binding_position];
     }

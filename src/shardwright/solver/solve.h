@@ -103,6 +103,7 @@ struct Answer {
   std::int64_t smallest_limit = kInfinite;
   std::int64_t smallest_limit_bound = 0;
   std::int32_t binding_position = 0;
+  std::vector<std::int32_t> smallest_choice;  // reaches smallest_limit
 
   // (cost - bound) / |cost|; 0 when they are equal, infinity when either is
   // missing.
