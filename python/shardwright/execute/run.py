@@ -350,14 +350,14 @@ def _own_limits(model: nn.Module) -> tuple[float, float, str]:
 
 def _compare_buffers(got: nn.Module, expected: nn.Module) -> list[Check]:
     """Running statistics and counters after all steps."""
-    arrays = [
+    mine, theirs = (
         {n: b.detach().double().numpy() for n, b in module.named_buffers()}
         for module in (got, expected)
-    ]
-    if not arrays[1]:
+    )
+    if not theirs:
         return []
-    norms = [float((b**2).sum() ** 0.5) for b in arrays[1].values()]
-    worst, where = _worst(*arrays, _GRADIENT_FLOOR * max(norms))
+    norms = [float((b**2).sum() ** 0.5) for b in theirs.values()]
+    worst, where = _worst(mine, theirs, _GRADIENT_FLOOR * max(norms))
     return [Check("float64 buffers", worst, _FLOAT64, where)]
 
 
