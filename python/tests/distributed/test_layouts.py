@@ -176,7 +176,7 @@ def _outcomes() -> dict[str, list[str]]:
         converts = [s for s in plan.data["steps"] if s["kind"] == "convert"]
         assert any(s["forward"] or s["backward"] for s in converts), name
     texts = {name: plan.text for name, plan in plans.items()}
-    outcomes: dict[str, list[str]] = run_ranks(_run_all, 2, texts)[0]
+    outcomes: dict[str, list[str]] = run_ranks(_run_all, 2, texts, timeout_s=420)[0]
     return outcomes
 
 
