@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 from shardwright import _core
 from shardwright.config import Pin, check_settings, memory_bytes
 from shardwright.errors import (
+    CaptureError,
     InvalidPlanError,
     ShardwrightError,
     ShardwrightWarning,
@@ -209,9 +210,10 @@ def capture_for(
 
     Raises InvalidPlanError when model, loss or versions give another graph.
     """
-    from shardwright.capture import capture, rebuild_batch
+    from shardwright.capture import capture, rebuild_batch, tensors_of
 
     _check_model(model, loss)
+    _check_same_model(plan, model)
     try:
         batch = rebuild_batch(plan.data["batch"])
     except (AttributeError, KeyError, TypeError, ValueError) as error:
@@ -220,7 +222,14 @@ def capture_for(
             f"shapes and names under 'batch', got {plan.data.get('batch')!r:.80}. "
             "Try: plan again"
         ) from error
-    captured = capture(model, batch, loss=loss)
+    try:
+        captured = capture(model, batch, loss=loss)
+    except CaptureError as error:
+        raise InvalidPlanError(
+            "[api] the model does not run on the batch that the plan was made for, "
+            f"{tensors_of(plan.data['batch'])}. Try: plan again for this model; or, if "
+            f"it is the same, read on: {error}"
+        ) from error
     _check_same_graph(plan, captured.graph)
     return captured
 
@@ -317,6 +326,16 @@ def _check_same_plan(plan: Plan) -> None:
         raise InvalidPlanError(
             f"[api] the ranks have different plans: expected one, got {table}. "
             "Try: plan once and give every rank the same file"
+        )
+
+
+def _check_same_model(plan: Plan, model: nn.Module) -> None:
+    """By name: found before the model meets a batch that is not its own."""
+    expected, got = plan.data["graph_name"], type(model).__name__
+    if got != expected:
+        raise InvalidPlanError(
+            f"[api] the plan was made for another model: expected {expected}, got "
+            f"{got}. Try: plan again for this model, or give the one of the plan"
         )
 
 

@@ -5,7 +5,7 @@ from shardwright._torch_version import require_torch
 
 require_torch("capture")
 
-from shardwright.capture.batch import BatchLayout, rebuild_batch
+from shardwright.capture.batch import BatchLayout, rebuild_batch, tensors_of
 from shardwright.capture.captured import AutocastState, Captured
 from shardwright.capture.capturing import capture
 from shardwright.capture.step import OutputLayout
@@ -19,4 +19,5 @@ __all__ = [
     "TensorMeta",
     "capture",
     "rebuild_batch",
+    "tensors_of",
 ]

@@ -22,7 +22,13 @@ from torch import Tensor, nn
 
 from shardwright.errors import CaptureError
 
-__all__ = ["BatchLayout", "describe_batch", "dtype_name", "rebuild_batch"]
+__all__ = [
+    "BatchLayout",
+    "describe_batch",
+    "dtype_name",
+    "rebuild_batch",
+    "tensors_of",
+]
 
 Tree = dict[str, Any]
 _SCALARS = (bool, int, float, str, type(None))
@@ -97,6 +103,14 @@ def rebuild_batch(
     """
     value = _rebuild(description["tree"], torch.device(device))
     return value[0] if description["form"] == "tensor" else value
+
+
+def tensors_of(description: Mapping[str, Any]) -> str:
+    """The tensors of a described batch, for messages: "x float32[4, 8], ..."."""
+    return ", ".join(
+        f"{leaf['name']} {leaf['dtype']}{leaf['shape']}"
+        for leaf in _tensor_leaves(description["tree"])
+    )
 
 
 def call_arguments(batch: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:

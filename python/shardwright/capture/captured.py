@@ -30,7 +30,8 @@ class Captured:
     own tensors, under their names) and constants. Each call of an op is one op
     of `graph`, with every argument of its schema explicit; getitem nodes pick
     the results of ops with several. It returns (loss, *outputs). Device
-    arguments are those of the captured device.
+    arguments are those of the captured device; a model on meta is traced as on
+    the CPU.
 
     Every node with a tensor value has meta["tensor"], a TensorMeta.
     """

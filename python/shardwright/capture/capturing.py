@@ -15,6 +15,7 @@ from shardwright.capture.graph_json import GraphWriter
 from shardwright.capture.lowering import Lowering
 from shardwright.capture.schema import bind_arguments, has_effect, is_written
 from shardwright.capture.tracked import TrackedGraph
+from shardwright.capture.untouched import output_swallowed
 from shardwright.errors import CaptureError
 
 __all__ = ["capture"]
@@ -33,8 +34,15 @@ def capture(
     scalar output. Runs under the ambient autocast.
 
     Raises CaptureError, naming op and source line, for what cannot be captured
-    surely right.
+    surely right; nothing is printed.
     """
+    with output_swallowed():
+        return _captured(model, batch, loss)
+
+
+def _captured(
+    model: nn.Module, batch: Any, loss: Callable[..., Any] | None
+) -> Captured:
     device = model_device(model)
     batch = on_device(batch, device)
     state = _State(model)

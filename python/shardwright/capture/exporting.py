@@ -9,13 +9,18 @@ from torch import Tensor, nn
 from torch.export import ExportedProgram
 
 from shardwright.capture.batch import call_arguments
+from shardwright.capture.meta_model import meta_as_cpu
 from shardwright.capture.step import OutputLayout, TrainingStep
 from shardwright.capture.translate import translate
-from shardwright.capture.traps import custom_backwards_refused, refuse_unsupported_model
+from shardwright.capture.traps import (
+    custom_backwards_refused,
+    gradient_hooks_refused,
+    refuse_unsupported_model,
+)
 from shardwright.capture.untouched import (
     attributes_kept,
     generators_kept,
-    output_swallowed,
+    masks_not_examined,
     without_cache,
 )
 from shardwright.errors import CaptureError
@@ -43,9 +48,10 @@ def export_step(
                 generators_kept(),
                 without_cache(model),
                 custom_backwards_refused(),
-                output_swallowed(),
+                gradient_hooks_refused(),
+                masks_not_examined(),
                 torch.enable_grad(),
-                _new_tensors_beside(model),
+                _traced_as_if_real(model),
             ):
                 stack.enter_context(keeper)
             program = torch.export.export(step, args, kwargs, strict=False)
@@ -55,8 +61,13 @@ def export_step(
 
 
 def model_device(model: nn.Module) -> torch.device:
-    """The one device of the model; CaptureError when there are several."""
+    """The one device of the model; CaptureError when there are several.
+
+    A model on meta may have tensors on the CPU, made there by name.
+    """
     devices = {t.device for t in [*model.parameters(), *model.buffers()]}
+    if devices == {torch.device("meta"), torch.device("cpu")}:
+        return torch.device("meta")
     if len(devices) > 1:
         names = sorted(str(device) for device in devices)
         raise CaptureError(
@@ -66,15 +77,11 @@ def model_device(model: nn.Module) -> torch.device:
     return devices.pop() if devices else torch.device("cpu")
 
 
-def _new_tensors_beside(
+def _traced_as_if_real(
     model: nn.Module,
-) -> contextlib.AbstractContextManager[object]:
-    """Tensors that a meta model makes without naming a device are on meta, too.
-
-    The user's own model, on the CPU, would have made them there.
-    """
-    device = model_device(model)
-    return device if device.type == "meta" else contextlib.nullcontext()
+) -> contextlib.AbstractContextManager[None]:
+    is_meta = model_device(model).type == "meta"
+    return meta_as_cpu() if is_meta else contextlib.nullcontext()
 
 
 def on_device(batch: Any, device: torch.device) -> Any:

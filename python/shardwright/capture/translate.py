@@ -33,8 +33,10 @@ _KNOWN = (
     ),
     (
         r"[Dd]evice|is on cpu|on meta",
-        "tensors of the model and the batch are on different devices",
-        "put the model and the batch on one device (cpu, or meta for planning)",
+        "tensors are on different devices",
+        "put model and batch on one device, and name none inside forward but an "
+        "input's (device=x.device); a model on meta is traced as on the CPU, so "
+        "what needs another device needs its values there (--real)",
     ),
     (
         r"TypeError.*(argument|positional|keyword)|missing .* required|"

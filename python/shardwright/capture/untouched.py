@@ -15,10 +15,17 @@ from typing import Any
 
 import torch
 from torch import nn
+from torch.nn.modules import transformer
 
 from shardwright.errors import CaptureError
 
-__all__ = ["attributes_kept", "generators_kept", "output_swallowed", "without_cache"]
+__all__ = [
+    "attributes_kept",
+    "generators_kept",
+    "masks_not_examined",
+    "output_swallowed",
+    "without_cache",
+]
 
 _REGISTRIES = ("_parameters", "_buffers", "_modules", "_non_persistent_buffers_set")
 
@@ -126,8 +133,27 @@ def _differs(left: Any, right: Any) -> bool:
 
 
 @contextlib.contextmanager
+def masks_not_examined() -> Iterator[None]:
+    """nn.Transformer takes its masks as they are.
+
+    Without `is_causal` it compares a mask's numbers with the causal one, for a
+    faster kernel with the same result; a trace has no numbers.
+    """
+    # Private: there is no switch for it.
+    original = transformer._detect_is_causal_mask
+    transformer._detect_is_causal_mask = lambda mask, is_causal=None, size=None: (
+        is_causal is True
+    )
+    try:
+        yield
+    finally:
+        transformer._detect_is_causal_mask = original
+
+
+@contextlib.contextmanager
 def output_swallowed() -> Iterator[None]:
-    """A failing export prints whole graphs; errors are translated instead."""
+    """torch logs whole graphs and stacks when an op or an export fails; errors
+    are translated instead."""
     level = logging.root.manager.disable
     logging.disable(logging.CRITICAL)
     try:

@@ -28,7 +28,14 @@ from shardwright.runtime.convert import convert, regather
 from shardwright.runtime.regions import effect, recompute
 from shardwright.runtime.variants import FUNCTIONS, bind_variant
 
-__all__ = ["CapturedProgram", "LocalProgram", "OutputBuffer", "generate", "widened"]
+__all__ = [
+    "CapturedProgram",
+    "LocalProgram",
+    "OutputBuffer",
+    "generate",
+    "wide",
+    "widened",
+]
 
 _SCHEMA_VERSION = 1
 
@@ -79,19 +86,28 @@ def generate(
 ) -> LocalProgram:
     """The program of the rank at `coordinates` (axis name -> index).
 
-    `widen` turns casts to float32 into casts to float64, for checks in float64.
+    `widen` turns casts to a floating dtype into casts to float64 (complex ones to
+    complex128), for checks in float64.
     Raises InvalidPlanError when plan and graph do not fit. O(steps).
     """
     return _Generator(captured, plan, coordinates, widen).run()
 
 
 def widened(value: Any) -> Any:
-    """An argument with float32 dtypes as float64, nested lists included."""
-    if value is torch.float32:
-        return torch.float64
+    """An argument with floating and complex dtypes as the widest of their kind,
+    nested lists included."""
+    if isinstance(value, torch.dtype):
+        return wide(value)
     if isinstance(value, list | tuple):
         return type(value)(widened(item) for item in value)
     return value
+
+
+def wide(dtype: torch.dtype) -> torch.dtype:
+    """float64 for floating dtypes, complex128 for complex ones, others as they are."""
+    if dtype.is_complex:
+        return torch.complex128
+    return torch.float64 if dtype.is_floating_point else dtype
 
 
 class _Frame:

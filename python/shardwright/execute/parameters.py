@@ -24,7 +24,12 @@ from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
 from torch.distributed.tensor import DTensor, Placement, Replicate, Shard
 
 from shardwright.errors import InvalidPlanError
-from shardwright.execute.generate import CapturedProgram, LocalProgram, generate
+from shardwright.execute.generate import (
+    CapturedProgram,
+    LocalProgram,
+    generate,
+    wide,
+)
 from shardwright.execute.specs import Spec, parse, placements
 from shardwright.runtime import axes as _axes
 
@@ -209,7 +214,7 @@ class ParallelModule(nn.Module):
                 "real model, got one on meta. Try: capture with --real."
             )
         tensor: Tensor = value.detach().to(self._sw_mesh.device_type)
-        return tensor.double() if widen and tensor.dtype is torch.float32 else tensor
+        return tensor.to(wide(tensor.dtype)) if widen else tensor
 
     def _local(
         self, name: str, given: Mapping[str, Tensor], constant: Tensor | None

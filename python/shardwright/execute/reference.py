@@ -4,9 +4,9 @@
 allocator, what "equal" speaks of: the loss of each step, the gradients of the
 first step, the parameters at the end.
 
-In float64 the model is replaced by its captured program with every cast to
-float32 widened to float64 (models round on purpose inside, and no two programs
-would agree to nine digits); the parallel program is widened alike.
+In float64 (complex128) the model is replaced by its captured program with every
+cast to a narrower dtype widened (models round on purpose inside, and no two
+programs would agree to nine digits); the parallel program is widened alike.
 """
 
 from __future__ import annotations
@@ -19,9 +19,20 @@ import numpy as np
 import torch
 from torch import Tensor, fx, nn
 
-from shardwright.execute.generate import CapturedProgram, widened
+from shardwright.execute.generate import CapturedProgram, wide, widened
 
-__all__ = ["Trained", "WidenedProgram", "relative_error", "to_double", "train"]
+__all__ = [
+    "Trained",
+    "WidenedProgram",
+    "array",
+    "model_in_double",
+    "norm",
+    "relative_error",
+    "to_double",
+    "train",
+]
+
+Array = np.ndarray[Any, Any]
 
 
 @dataclass(frozen=True)
@@ -29,8 +40,8 @@ class Trained:
     """Of one training run; arrays by parameter name."""
 
     losses: list[float]
-    gradients: dict[str, np.ndarray[Any, Any]]
-    parameters: dict[str, np.ndarray[Any, Any]]
+    gradients: dict[str, Array]
+    parameters: dict[str, Array]
 
 
 def train(
@@ -42,39 +53,54 @@ def train(
 ) -> Trained:
     """`steps` steps of loss, backward, update; `whole` undoes sharding."""
     losses: list[float] = []
-    gradients: dict[str, np.ndarray[Any, Any]] = {}
+    gradients: dict[str, Array] = {}
     for step in range(steps):
         loss = loss_of()
         loss.backward()
         losses.append(loss.item())
         if step == 0:
             gradients = {
-                name: _array(whole(p.grad))
+                name: array(whole(p.grad))
                 for name, p in parameters.items()
                 if p.grad is not None
             }
         optimizer.step()
         optimizer.zero_grad()
-    final = {name: _array(whole(p.detach())) for name, p in parameters.items()}
+    final = {name: array(whole(p.detach())) for name, p in parameters.items()}
     return Trained(losses, gradients, final)
 
 
-def _array(tensor: Tensor) -> np.ndarray[Any, Any]:
-    return np.array(tensor.detach().to("cpu", torch.float64).numpy(), copy=True)
+def array(tensor: Tensor) -> Array:
+    """A copy in float64, of complex numbers in complex128, outside torch."""
+    is_complex = tensor.dtype.is_complex
+    dtype = torch.complex128 if is_complex else torch.float64
+    return np.array(tensor.detach().to("cpu", dtype).numpy(), copy=True)
 
 
-def relative_error(
-    got: np.ndarray[Any, Any], expected: np.ndarray[Any, Any], floor: float = 0.0
-) -> float:
+def norm(values: Array) -> float:
+    """Square root of the sum of all |x|²."""
+    return float(np.linalg.norm(values))
+
+
+def relative_error(got: Array, expected: Array, floor: float = 0.0) -> float:
     """‖got - expected‖ / (‖expected‖ + floor); 0 when both are 0."""
-    difference = float(np.linalg.norm(got - expected))
-    scale = float(np.linalg.norm(expected)) + floor
+    difference = norm(got - expected)
+    scale = norm(expected) + floor
     return difference / scale if scale else (0.0 if difference == 0 else np.inf)
 
 
 def to_double(tensors: Sequence[Tensor]) -> list[Tensor]:
-    """Floating tensors in float64, the others as they are."""
-    return [t.double() if t.is_floating_point() else t for t in tensors]
+    """Floating tensors in float64, complex ones in complex128, others as they are."""
+    return [t.to(wide(t.dtype)) for t in tensors]
+
+
+def model_in_double(model: nn.Module) -> nn.Module:
+    """`model` with its parameters and buffers widened in place.
+
+    As nn.Module.double(), which leaves complex tensors as they are.
+    """
+    model._apply(lambda tensor: tensor.to(wide(tensor.dtype)))
+    return model
 
 
 class WidenedProgram:

@@ -26,6 +26,9 @@ def report_lines(report: RunReport) -> list[str]:
         lines.append(f"{kind:<15}{axis:<8}{count:>5} x {num_bytes:>12} bytes")
     for check in report.checks:
         verdict = "ok  " if check.passed else "FAIL"
+        if check.not_made:
+            lines.append(f"{verdict} {check.name}: {check.not_made}")
+            continue
         where = f"  ({check.where})" if check.where else ""
         lines.append(
             f"{verdict} {check.name}: {check.worst:.3g}, limit {check.limit:.3g}{where}"

@@ -27,6 +27,9 @@ from shardwright.execute.parameters import ParallelModule, make_mesh, whole_tens
 from shardwright.execute.reference import (
     Trained,
     WidenedProgram,
+    array,
+    model_in_double,
+    norm,
     relative_error,
     to_double,
     train,
@@ -60,16 +63,21 @@ class RunOptions:
 
 @dataclass(frozen=True)
 class Check:
-    """One comparison: `worst` against `limit`, and where it was worst."""
+    """One comparison: `worst` against `limit`, and where it was worst.
+
+    One that was asked for and could not be made has the reason in `not_made`,
+    and is not passed.
+    """
 
     name: str
     worst: float
     limit: float
     where: str = ""
+    not_made: str = ""
 
     @property
     def passed(self) -> bool:
-        return self.worst <= self.limit
+        return not self.not_made and self.worst <= self.limit
 
 
 @dataclass(frozen=True)
@@ -268,7 +276,7 @@ class _Watch:
         for name, tensor in tensors.items():
             whole = whole_tensor(tensor)
             if dist.get_rank() == 0:
-                arrays[name] = whole.detach().double().numpy().copy()
+                arrays[name] = array(whole)
         return arrays
 
 
@@ -301,18 +309,18 @@ def _compare_in_double(
     options: RunOptions,
 ) -> list[Check]:
     """The same in float64, where rounding cannot hide a mistake."""
-    single, model = None, None
+    single, model, reason = None, None, ""
     if dist.get_rank() == 0:
-        model = _seeded(make_model, options).double()
-        program = WidenedProgram(captured, model)
-        single = train(
-            dict(model.named_parameters()),
-            lambda: program.loss(inputs),
-            make_optimizer(model.parameters(), options),
-            options.steps,
-        )
+        model = model_in_double(_seeded(make_model, options))
+        try:
+            single = _train_widened(captured, model, inputs, options)
+        except Exception as error:  # what a model may refuse in float64 is its own
+            reason = f"{type(error).__name__}: {' '.join(str(error).split())[:200]}"
+    if reason := _from_first_rank(reason):
+        why = f"not compared, this model cannot be trained in float64: {reason}"
+        return [Check("float64", 0.0, _FLOAT64, not_made=why)]
     parallel = ParallelModule(
-        _seeded(make_model, options).double(), captured, plan, mesh, widen=True
+        model_in_double(_seeded(make_model, options)), captured, plan, mesh, widen=True
     )
     trained = train(
         dict(parallel.named_parameters()),
@@ -336,6 +344,21 @@ def _compare_in_double(
     ]
 
 
+def _train_widened(
+    captured: CapturedProgram,
+    model: nn.Module,
+    inputs: Sequence[Tensor],
+    options: RunOptions,
+) -> Trained:
+    program = WidenedProgram(captured, model)
+    return train(
+        dict(model.named_parameters()),
+        lambda: program.loss(inputs),
+        make_optimizer(model.parameters(), options),
+        options.steps,
+    )
+
+
 def _own_limits(model: nn.Module) -> tuple[float, float, str]:
     """Limits of losses and gradients in the least exact dtype of the parameters,
     and its name."""
@@ -350,14 +373,13 @@ def _own_limits(model: nn.Module) -> tuple[float, float, str]:
 
 def _compare_buffers(got: nn.Module, expected: nn.Module) -> list[Check]:
     """Running statistics and counters after all steps."""
-    mine, theirs = (
-        {n: b.detach().double().numpy() for n, b in module.named_buffers()}
-        for module in (got, expected)
+    buffers, wanted = (
+        {n: array(b) for n, b in module.named_buffers()} for module in (got, expected)
     )
-    if not theirs:
+    if not wanted:
         return []
-    norms = [float((b**2).sum() ** 0.5) for b in theirs.values()]
-    worst, where = _worst(mine, theirs, _GRADIENT_FLOOR * max(norms))
+    largest = max(norm(b) for b in wanted.values())
+    worst, where = _worst(buffers, wanted, _GRADIENT_FLOOR * largest)
     return [Check("float64 buffers", worst, _FLOAT64, where)]
 
 
@@ -365,10 +387,7 @@ def _moved_by_more_than_rounding(got: Trained, expected: Trained) -> list[str]:
     """Parameters but those whose gradient is 0 as far as the check of gradients
     can tell, in both runs (a key bias): Adam makes steps out of its rounding, and
     no two right programs agree on them."""
-    norms = [
-        {n: float((g**2).sum() ** 0.5) for n, g in run.gradients.items()}
-        for run in (got, expected)
-    ]
+    norms = [{n: norm(g) for n, g in run.gradients.items()} for run in (got, expected)]
     largest = max(norms[1].values(), default=0.0)
     nothing = _FLOAT64 * _GRADIENT_FLOOR * largest
     return [
@@ -392,7 +411,7 @@ def _compare(
     # A loss that is not a number is equal to nothing.
     errors = [e if e == e else float("inf") for e in errors]  # noqa: PLR0124
     step = max(range(len(errors)), key=errors.__getitem__)
-    norms = [float((g**2).sum() ** 0.5) for g in expected.gradients.values()]
+    norms = [norm(g) for g in expected.gradients.values()]
     floor = _GRADIENT_FLOOR * max(norms, default=0.0)
     worst, where = _worst(got.gradients, expected.gradients, floor)
     return [
@@ -437,6 +456,12 @@ def _refuse_random(captured: CapturedProgram) -> None:
             "[execute] cannot compare a model that draws random numbers: expected "
             f"none, got {len(random)} ops, the first {random[0]}. Try: dropout 0."
         )
+
+
+def _from_first_rank(text: str) -> str:
+    message = [text]
+    dist.broadcast_object_list(message)
+    return message[0]
 
 
 def _gathered(number: int) -> list[int]:

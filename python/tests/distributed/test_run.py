@@ -36,6 +36,33 @@ class Net(nn.Module):
         return nn.functional.mse_loss(y.float(), target)
 
 
+class Phases(nn.Module):
+    """Names a complex dtype inside, which the comparison in float64 widens."""
+
+    def __init__(self):
+        super().__init__()
+        self.up = nn.Linear(WIDTH, WIDTH)
+        self.turn = nn.Parameter(torch.randn(WIDTH, 4, dtype=torch.complex64))
+        self.register_buffer("start", torch.ones(4, dtype=torch.complex64))
+
+    def forward(self, x, target):
+        y = self.up(x).to(torch.complex64) @ self.turn + self.start
+        return (y.abs() - target[:, :4]).square().mean()
+
+
+class Bits(nn.Module):
+    """Reads the bits of float32 numbers: there are none in float64."""
+
+    def __init__(self):
+        super().__init__()
+        self.up = nn.Linear(WIDTH, WIDTH)
+
+    def forward(self, x, target):
+        y = self.up(x)
+        positive = (y.detach().view(torch.int32) >= 0).float()
+        return nn.functional.mse_loss(y * positive, target)
+
+
 def _batch():
     torch.manual_seed(5)
     return torch.randn(6, WIDTH), torch.randn(6, WIDTH)
@@ -61,11 +88,26 @@ def _plan(captured, stored):
     return plan
 
 
+def _other_dtypes_are_compared_or_not_in_words(rank, batch):
+    options = RunOptions(steps=2, compare=True, measure=False)
+    for make, passes in ((Phases, True), (Bits, False)):
+        captured = capture(make(), batch)
+        plan = HandPlan(captured, {"a": 2}).build()  # all replicated
+        report = run(make, batch, captured, plan, lambda m, b: m(*b), options)
+        lines = "\n".join(report_lines(report))
+        assert report.passed == passes, lines
+        if rank == 0 and passes:
+            assert "float64 buffers" in lines
+        if not passes:
+            assert "FAIL float64: not compared, this model cannot be" in lines
+
+
 def _work(rank, folder):
     batch = _batch()
     captured = capture(Net(), batch)
     _report_tells_the_truth(rank, batch, captured)
     _wrong_plan_is_found(rank, batch, captured)
+    _other_dtypes_are_compared_or_not_in_words(rank, batch)
     _different_plans_are_refused(rank, captured)
     _checkpoint_moves(rank, batch, captured, folder)
 

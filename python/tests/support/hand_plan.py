@@ -20,7 +20,10 @@ from shardwright.execute.specs import apply_step, local_shape, parse
 
 _FORWARD = {"R": "R", "D": "R", "P": "P"}
 _GRADIENT = {"R": "R", "D": "P", "P": "R"}
-_BYTES = {"float32": 4, "float64": 8, "int64": 8, "bool": 1, "bfloat16": 2}
+_BYTES = {
+    "float32": 4, "float64": 8, "complex64": 8, "int32": 4, "int64": 8, "bool": 1,
+    "bfloat16": 2,
+}  # fmt: skip
 
 
 @dataclass

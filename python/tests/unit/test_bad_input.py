@@ -556,8 +556,12 @@ def test_plan_of_another_graph_or_without_a_batch(folder: Path) -> None:
     loss = lambda y: y.square().mean()  # noqa: E731
     plan = Plan.load(folder / "other.plan.json")
     model = nn.Sequential(nn.Linear(8, 16), nn.ReLU(), nn.Linear(16, 8))
-    with pytest.raises(InvalidPlanError, match="made for another graph"):
+    with pytest.raises(InvalidPlanError, match=r"another model.*Linear, got Seq"):
         sw.capture_for(plan, model, loss)
+    with pytest.raises(InvalidPlanError, match="made for another graph"):
+        sw.capture_for(plan, nn.Linear(8, 8, bias=False), loss)
+    with pytest.raises(InvalidPlanError, match=r"batch.*input float32\[.*8\].*again"):
+        sw.capture_for(plan, nn.Linear(3, 8), loss)
     for batch in ({}, {"form": "tensor", "tree": {"tuple": [{"tensor": {}}]}}):
         changed = Plan.from_text(damaged(plan.text, batch=batch))
         with pytest.raises(InvalidPlanError, match="batch"):
