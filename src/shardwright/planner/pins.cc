@@ -119,17 +119,28 @@ Result<bool> storage_allowed(const Model& model, const ir::Value& parameter,
 
 namespace {
 
-// A placement speaks of the matching results of its rank; of none is an error.
+// A placement speaks of the matching results of its rank. Pins of one target
+// may speak of different ranks; that none of them fits is an error.
 Result<bool> check_placement_rank(const Model& model, const Pin& pin) {
   const ir::Graph& graph = *model.graph;
   std::optional<std::size_t> other;
+  const auto fits = [&](const Pin& candidate,
+                        std::size_t rank) -> Result<bool> {
+    if (candidate.target != pin.target || candidate.kind != pin.kind) {
+      return false;
+    }
+    SW_ASSIGN_OR_RETURN(const sharding::ShardingSpec wanted,
+                        pinned_spec(model, candidate, rank));
+    return wanted.dims.size() == rank;
+  };
   for (const ir::Op& op : graph.ops) {
     if (!matches_op(pin, op)) continue;
     for (const ValueId id : op.results) {
       const std::size_t rank = graph.value(id).shape.size();
-      SW_ASSIGN_OR_RETURN(const sharding::ShardingSpec wanted,
-                          pinned_spec(model, pin, rank));
-      if (wanted.dims.size() == rank) return true;
+      for (const Pin& candidate : model.options.pins) {
+        SW_ASSIGN_OR_RETURN(const bool found, fits(candidate, rank));
+        if (found) return true;
+      }
       if (!other) other = rank;
     }
   }
