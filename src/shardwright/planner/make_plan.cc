@@ -6,7 +6,6 @@
 #include <chrono>
 #include <optional>
 
-#include "shardwright/base/check.h"
 #include "shardwright/base/version.h"
 #include "shardwright/planner/assemble.h"
 #include "shardwright/planner/model.h"

@@ -158,6 +158,12 @@ std::int64_t cutoff_of(std::int64_t value, const SearchLimits& limits) {
   return cutoff;
 }
 
+bool is_closed(std::int64_t bound, const Primal& primal,
+               const SearchLimits& limits) {
+  return bound >= cutoff_of(primal.value(), limits) ||
+         good_enough(primal, limits);
+}
+
 SearchResult search_root(Relaxation* relaxation, Primal* primal,
                          const Allowed& allowed, const SearchLimits& limits,
                          Budget* budget) {
@@ -178,10 +184,7 @@ SearchResult search_root(Relaxation* relaxation, Primal* primal,
   out.plans = outcome.plans;
   out.num_nodes = 1;
   const bool recombines = budget->options().use_recombination;
-  auto closed = [&] {
-    return out.bound >= cutoff_of(primal->value(), limits) ||
-           good_enough(*primal, limits);
-  };
+  auto closed = [&] { return is_closed(out.bound, *primal, limits); };
   report(*budget, limits, *primal, out.bound, "prices");
   if (recombines && !closed()) primal->recombine();
   report(*budget, limits, *primal, out.bound, "recombination");

@@ -35,6 +35,11 @@ struct SearchResult {
 // The value from which on a bound is good enough.
 std::int64_t cutoff_of(std::int64_t value, const SearchLimits& limits);
 
+// The best value is good enough: beside the bound, or by itself
+// (SearchLimits::enough).
+bool is_closed(std::int64_t bound, const Primal& primal,
+               const SearchLimits& limits);
+
 // Tightens the root, recombines, samples more plans while the gap is open.
 SearchResult search_root(Relaxation* relaxation, Primal* primal,
                          const Allowed& allowed, const SearchLimits& limits,

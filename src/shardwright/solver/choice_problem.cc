@@ -172,6 +172,16 @@ std::shared_ptr<const EdgeTable> make_edge_table(
   return table;
 }
 
+std::vector<std::vector<std::int32_t>> edges_of_nodes(
+    const ChoiceProblem& problem) {
+  std::vector<std::vector<std::int32_t>> out(problem.nodes.size());
+  for (std::size_t e = 0; e < problem.edges.size(); ++e) {
+    out[problem.edges[e].a].push_back(static_cast<std::int32_t>(e));
+    out[problem.edges[e].b].push_back(static_cast<std::int32_t>(e));
+  }
+  return out;
+}
+
 Result<bool> validate(const ChoiceProblem& problem) {
   if (problem.num_positions < 0) {
     return bad(fmt::format("the axis has a negative length: got {}",

@@ -88,6 +88,10 @@ struct ChoiceProblem {
   std::optional<std::int64_t> limit;  // no value: memory is free
 };
 
+// Indices of the edges at each node, ascending.
+std::vector<std::vector<std::int32_t>> edges_of_nodes(
+    const ChoiceProblem& problem);
+
 // Checks indices, sizes, interval bounds, signs and totals. A node without
 // choices is refused. Error: kInvalidArgument naming the node or edge.
 Result<bool> validate(const ChoiceProblem& problem);

@@ -6,12 +6,8 @@ Domains::Domains(const ChoiceProblem& problem, Budget* budget)
     : problem_(problem),
       budget_(budget),
       index_(problem),
-      edges_of_(problem.nodes.size()),
+      edges_of_(edges_of_nodes(problem)),
       alive_(index_.total(), 1) {
-  for (std::size_t e = 0; e < problem.edges.size(); ++e) {
-    edges_of_[problem.edges[e].a].push_back(static_cast<std::int32_t>(e));
-    edges_of_[problem.edges[e].b].push_back(static_cast<std::int32_t>(e));
-  }
   for (const Node& node : problem.nodes) {
     remaining_.push_back(static_cast<std::int32_t>(node.choices.size()));
   }
@@ -24,6 +20,7 @@ void Domains::remove(std::int32_t node, std::int32_t choice) {
 }
 
 bool Domains::fix(std::int32_t node, std::int32_t choice) {
+  if (!possible(node, choice)) return false;
   const std::size_t before = trail_.size();
   for (std::int32_t k = 0; k < index_.size(node); ++k) {
     if (k != choice && possible(node, k)) remove(node, k);

@@ -17,14 +17,14 @@ class Domains {
   // The problem must outlive this.
   Domains(const ChoiceProblem& problem, Budget* budget);
 
-  bool possible(std::int32_t node, std::int32_t choice) const {
-    return alive_[index_.first[node] + choice] != 0;
-  }
-  // Leaves the node one choice. False, and nothing has changed, when some node
-  // would have none left.
+  // Leaves the node one choice. False, and nothing has changed, when it is no
+  // longer possible or some node would have none left.
   bool fix(std::int32_t node, std::int32_t choice);
 
  private:
+  bool possible(std::int32_t node, std::int32_t choice) const {
+    return alive_[index_.first[node] + choice] != 0;
+  }
   void remove(std::int32_t node, std::int32_t choice);
   // Takes from the other end of the edge what `node` no longer supports. False:
   // that end is empty.

@@ -30,13 +30,10 @@ std::vector<std::int32_t> starts_of(const ChoiceProblem& problem) {
 class Writer {
  public:
   Writer(const ChoiceProblem& problem, double bytes_unit)
-      : problem_(problem), bytes_unit_(bytes_unit) {
+      : problem_(problem),
+        bytes_unit_(bytes_unit),
+        edges_of_(edges_of_nodes(problem)) {
     if (problem.limit) positions_ = starts_of(problem);
-    edges_of_.resize(problem.nodes.size());
-    for (std::size_t e = 0; e < problem.edges.size(); ++e) {
-      edges_of_[problem.edges[e].a].push_back(e);
-      edges_of_[problem.edges[e].b].push_back(e);
-    }
   }
 
   std::string write() {
@@ -88,7 +85,7 @@ class Writer {
       const std::string name = fmt::format(" x{}_{}", i, k);
       line(fmt::format("{} cost {}", name, node.choices[k].cost));
       line(fmt::format("{} one{} 1", name, i));
-      for (const std::size_t e : edges_of_[i]) {
+      for (const std::int32_t e : edges_of_[i]) {
         const Edge& edge = problem_.edges[e];
         const bool is_row = edge.a == static_cast<std::int32_t>(i);
         line(fmt::format(
@@ -143,7 +140,7 @@ class Writer {
   const ChoiceProblem& problem_;
   double bytes_unit_;
   std::vector<std::int32_t> positions_;
-  std::vector<std::vector<std::size_t>> edges_of_;
+  std::vector<std::vector<std::int32_t>> edges_of_;
   std::string text_;
 };
 

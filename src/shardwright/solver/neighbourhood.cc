@@ -57,12 +57,7 @@ Neighbourhood::Neighbourhood(const ChoiceProblem& problem, Goal goal,
     : problem_(problem),
       goal_(goal),
       budget_(budget),
-      edges_of_(problem.nodes.size()) {
-  for (std::size_t e = 0; e < problem.edges.size(); ++e) {
-    edges_of_[problem.edges[e].a].push_back(static_cast<std::int32_t>(e));
-    edges_of_[problem.edges[e].b].push_back(static_cast<std::int32_t>(e));
-  }
-}
+      edges_of_(edges_of_nodes(problem)) {}
 
 std::vector<std::int32_t> Neighbourhood::around(std::int32_t seed,
                                                 std::size_t size) const {

@@ -128,12 +128,7 @@ Primal::Primal(const ChoiceProblem& problem, Goal goal, Budget* budget)
       goal_(goal),
       budget_(budget),
       limit_(problem.limit.value_or(kInfinite)),
-      edges_of_(problem.nodes.size()) {
-  for (std::size_t e = 0; e < problem.edges.size(); ++e) {
-    edges_of_[problem.edges[e].a].push_back(static_cast<std::int32_t>(e));
-    edges_of_[problem.edges[e].b].push_back(static_cast<std::int32_t>(e));
-  }
-}
+      edges_of_(edges_of_nodes(problem)) {}
 
 std::int64_t Primal::price_of(const Plan& plan) const {
   if (goal_ == Goal::kPeak) return plan.peak;

@@ -536,7 +536,7 @@ void Relaxation::offer(const std::vector<std::int32_t>& choice,
   }
   Domains domains(problem_, budget_);
   const auto fix = [&](std::int32_t node, std::int32_t k) {
-    return domains.possible(node, k) && domains.fix(node, k);
+    return domains.fix(node, k);
   };
   std::vector<std::int32_t> joint;
   if (elimination_.decode_jointly(costs, fix, &joint)) sink(joint);

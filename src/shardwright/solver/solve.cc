@@ -21,6 +21,7 @@
 #include "shardwright/base/check.h"
 #include "shardwright/solver/branch.h"
 #include "shardwright/solver/evaluate.h"
+#include "shardwright/solver/least_peak.h"
 #include "shardwright/solver/neighbourhood.h"
 #include "shardwright/solver/presolve.h"
 
@@ -32,6 +33,8 @@ using internal::branch_and_bound;
 using internal::Budget;
 using internal::cutoff_of;
 using internal::Goal;
+using internal::is_closed;
+using internal::least_peak;
 using internal::Neighbourhood;
 using internal::Presolved;
 using internal::Primal;
@@ -117,14 +120,33 @@ std::int64_t ticks_of_neighbourhoods(const Budget& budget) {
   return std::max(kLeastTicksOfNeighbourhoods, budget.ticks());
 }
 
-// Tables as large as allowed, or, where these are not exact, small ones.
-std::unique_ptr<Relaxation> first_relaxation(const ChoiceProblem& problem,
-                                             Goal goal, Budget* budget) {
-  auto full = std::make_unique<Relaxation>(problem, goal, budget);
-  if (full->elimination().exact()) return full;
-  return std::make_unique<Relaxation>(
-      problem, goal, budget,
-      std::min(kCellsOfACheapTable, budget->options().table_cells));
+// Tables as large as allowed, and small ones to begin with where those are not
+// exact.
+struct Relaxations {
+  std::unique_ptr<Relaxation> full, cheap;  // cheap: null when full is exact
+
+  Relaxations(const ChoiceProblem& problem, Goal goal, Budget* budget)
+      : full(std::make_unique<Relaxation>(problem, goal, budget)) {
+    if (full->elimination().exact()) return;
+    cheap = std::make_unique<Relaxation>(
+        problem, goal, budget,
+        std::min(kCellsOfACheapTable, budget->options().table_cells));
+  }
+  [[nodiscard]] Relaxation& first() const { return cheap ? *cheap : *full; }
+};
+
+// Neighbourhoods of the best choice. False: there is none, or they are off.
+bool improve(const ChoiceProblem& problem, Goal goal, Primal* primal,
+             Budget* budget) {
+  if (primal->choice().empty() || !budget->options().use_neighbourhoods) {
+    return false;
+  }
+  std::vector<std::int32_t> choice = primal->choice();
+  Neighbourhood search(problem, goal, budget);
+  if (search.improve(&choice, ticks_of_neighbourhoods(*budget))) {
+    primal->offer(choice);
+  }
+  return true;
 }
 
 // A sweep with tables as large as allowed takes a small part of the time left.
@@ -144,22 +166,15 @@ PeakPartial minimise_peak(const ChoiceProblem& problem, SearchLimits limits,
     out.peak.bound = kInfinite;
     return out;
   }
-  const auto kept = first_relaxation(small.problem, Goal::kPeak, budget);
-  Relaxation& relaxation = *kept;
+  const Relaxations relaxations(small.problem, Goal::kPeak, budget);
+  Relaxation& relaxation = relaxations.first();
   Primal primal(small.problem, Goal::kPeak, budget);
   const Allowed all(relaxation.index().total(), 1);
   SearchResult result =
       internal::search_root(&relaxation, &primal, all, limits, budget);
-  if (!result.finished && !primal.choice().empty() &&
-      budget->options().use_neighbourhoods) {
-    std::vector<std::int32_t> choice = primal.choice();
-    Neighbourhood search(small.problem, Goal::kPeak, budget);
-    if (search.improve(&choice, ticks_of_neighbourhoods(*budget))) {
-      primal.offer(choice);
-    }
-    result.finished = result.bound >= cutoff_of(primal.value(), limits) ||
-                      (limits.stop_at_enough && limits.enough &&
-                       primal.value() <= *limits.enough);
+  if (!result.finished) {
+    improve(small.problem, Goal::kPeak, &primal, budget);
+    result.finished = is_closed(result.bound, primal, limits);
   }
   if (!result.finished && !budget->spent()) {
     result =
@@ -194,59 +209,52 @@ class CoreSolver {
 
   Infeasibility infeasibility;
 
-  // The choice known beforehand, of the problem as it was given.
-  struct Start {
-    const ChoiceProblem* problem = nullptr;
-    std::vector<std::int32_t> choice;  // empty: none that is feasible
-    std::int64_t value = kInfinite;
-  };
-  Start start;
-
   // `known`: value of a choice found before (kInfinite: none).
   Partial solve_core(const ChoiceProblem& core, std::int64_t known,
                      std::int64_t offset, int depth) {
     const SolveOptions& options = budget_->options();
-    auto kept = first_relaxation(core, Goal::kCost, budget_);
     Primal primal(core, Goal::kCost, budget_);
     primal.know_value(known);
-    Allowed allowed(kept->index().total(), 1);
-    SearchLimits limits;
-    limits.gap = options.gap;
-    limits.offset = offset;
-    SearchResult result;
     if (least_peak(core) > *core.limit) {
       // Nothing better than what is known, or nothing at all.
       if (!primal.found()) find_feasible(core, &primal);
-      result.bound = kInfinite;
-      return partial(*kept, primal, result);
+      Partial none;
+      none.bound = kInfinite;
+      none.value = primal.value();
+      return none;
     }
-    result = search_root(kept.get(), &primal, allowed, limits, budget_);
-    note(techniques_, !kept->elimination().exact()
-                          ? "split tables (mini-buckets)"
-                      : kept->num_rows() == 0 ? "exact elimination"
-                                              : "prices on memory rows");
+    const Relaxations relaxations(core, Goal::kCost, budget_);
+    Relaxation* relaxation = &relaxations.first();
+    Allowed allowed(relaxation->index().total(), 1);
+    SearchLimits limits;
+    limits.gap = options.gap;
+    limits.offset = offset;
+    SearchResult result =
+        search_root(relaxation, &primal, allowed, limits, budget_);
+    note(techniques_, relaxations.cheap ? "split tables (mini-buckets)"
+                      : relaxation->num_rows() == 0 ? "exact elimination"
+                                                    : "prices on memory rows");
     if (!primal.found() && !budget_->spent() && result.bound < kInfinite) {
       if (!find_feasible(core, &primal)) {
-        return partial(*kept, primal, result);
+        return partial(*relaxation, primal, result);
       }
-      result = search_root(kept.get(), &primal, allowed, limits, budget_);
+      result = search_root(relaxation, &primal, allowed, limits, budget_);
     }
-    if (!result.finished && !budget_->spent() && options.use_neighbourhoods) {
-      improve(core, &primal, offset, depth);
-      result.finished = result.bound >= cutoff_of(primal.value(), limits);
-    }
-    if (!result.finished && !kept->elimination().exact()) {
-      auto full = std::make_unique<Relaxation>(core, Goal::kCost, budget_);
-      if (is_affordable(*full, *budget_)) {
-        const std::int64_t bound = result.bound;
-        result = search_root(full.get(), &primal, allowed, limits, budget_);
-        result.bound = std::max(result.bound, bound);
-        kept = std::move(full);
+    if (!result.finished && !budget_->spent()) {
+      if (improve(core, Goal::kCost, &primal, budget_)) {
+        note(techniques_, "neighbourhoods");
       }
+      result.finished = is_closed(result.bound, primal, limits);
     }
-    Relaxation& relaxation = *kept;
+    if (!result.finished && relaxations.cheap &&
+        is_affordable(*relaxations.full, *budget_)) {
+      relaxation = relaxations.full.get();
+      const std::int64_t bound = result.bound;
+      result = search_root(relaxation, &primal, allowed, limits, budget_);
+      result.bound = std::max(result.bound, bound);
+    }
     if (result.finished || budget_->spent()) {
-      return partial(relaxation, primal, result);
+      return partial(*relaxation, primal, result);
     }
     // Branching in slices: a better choice found in one lets bounds forbid
     // more choices, and the next starts on a smaller problem.
@@ -256,7 +264,7 @@ class CoreSolver {
           primal.value() < reduced_for) {
         reduced_for = primal.value();
         Partial out;
-        if (reduce(core, &relaxation, &primal, allowed, result, limits, depth,
+        if (reduce(core, relaxation, &primal, allowed, result, limits, depth,
                    &out)) {
           return out;
         }
@@ -267,12 +275,12 @@ class CoreSolver {
                               : std::numeric_limits<std::int64_t>::max();
       const std::int64_t before = primal.value();
       const SearchResult slice_result = branch_and_bound(
-          &relaxation, &primal, allowed, result, limits, budget_);
+          relaxation, &primal, allowed, result, limits, budget_);
       result.bound = std::max(result.bound, slice_result.bound);
       if (slice_result.finished || budget_->spent()) break;
       if (primal.value() >= before) depth = kMostReductions;
     }
-    return partial(relaxation, primal, result);
+    return partial(*relaxation, primal, result);
   }
 
  private:
@@ -291,75 +299,6 @@ class CoreSolver {
       same[p] = static_cast<std::int32_t>(p);
     }
     out.prices = priced_rows(relaxation, result.prices, same);
-    return out;
-  }
-
-  // Neighbourhoods of the best choice; without one of our own, of the choice
-  // that was known for the whole problem, which only lowers the value to beat.
-  void improve(const ChoiceProblem& core, Primal* primal, std::int64_t offset,
-               int depth) {
-    const std::int64_t ticks = ticks_of_neighbourhoods(*budget_);
-    std::vector<std::int32_t> choice = primal->choice();
-    if (!choice.empty()) {
-      note(techniques_, "neighbourhoods");
-      Neighbourhood search(core, Goal::kCost, budget_);
-      if (search.improve(&choice, ticks)) primal->offer(choice);
-    } else if (depth == 0 && !start.choice.empty()) {
-      note(techniques_, "neighbourhoods of the start");
-      Neighbourhood search(*start.problem, Goal::kCost, budget_);
-      if (!search.improve(&start.choice, ticks)) return;
-      start.value = evaluate(*start.problem, start.choice).cost;
-      primal->know_value(start.value - offset);
-    }
-  }
-
-  // No choice has a lower peak: the least bytes of every node, added up.
-  static std::int64_t least_peak(const ChoiceProblem& problem) {
-    std::vector<std::int64_t> change(problem.num_positions + 1, 0);
-    for (const Node& node : problem.nodes) {
-      for (const MemoryInterval& item : least_of(node)) {
-        change[item.lo] += item.bytes;
-        change[item.hi] -= item.bytes;
-      }
-    }
-    std::int64_t peak = 0;
-    std::int64_t level = 0;
-    for (const std::int64_t step : change) {
-      level += step;
-      peak = std::max(peak, level);
-    }
-    return peak;
-  }
-
-  // The bytes that every choice of the node has, as intervals.
-  static std::vector<MemoryInterval> least_of(const Node& node) {
-    std::vector<std::int32_t> ends;
-    for (const Choice& choice : node.choices) {
-      for (const MemoryInterval& item : choice.intervals) {
-        ends.push_back(item.lo);
-        ends.push_back(item.hi);
-      }
-    }
-    std::sort(ends.begin(), ends.end());
-    ends.erase(std::unique(ends.begin(), ends.end()), ends.end());
-    std::vector<MemoryInterval> out;
-    for (std::size_t n = 0; n + 1 < ends.size(); ++n) {
-      out.push_back({ends[n], ends[n + 1], kInfinite});
-    }
-    std::vector<std::int64_t> bytes;
-    for (const Choice& choice : node.choices) {
-      bytes.assign(out.size(), 0);
-      for (const MemoryInterval& item : choice.intervals) {
-        const auto first = std::lower_bound(ends.begin(), ends.end(), item.lo);
-        for (auto at = static_cast<std::size_t>(first - ends.begin());
-             at < out.size() && out[at].lo < item.hi; ++at) {
-          bytes[at] += item.bytes;
-        }
-      }
-      for (std::size_t at = 0; at < out.size(); ++at) {
-        out[at].bytes = std::min(out[at].bytes, bytes[at]);
-      }
-    }
     return out;
   }
 
@@ -445,14 +384,6 @@ void finish(const ChoiceProblem& problem, const SolveOptions& options,
                        : Status::kFeasible;
 }
 
-// The peak of a choice without infinite edges.
-std::int64_t smallest_from(const ChoiceProblem& problem,
-                           const std::vector<std::int32_t>& choice) {
-  if (choice.empty()) return kInfinite;
-  const Evaluation value = evaluate(problem, choice);
-  return value.cost < kInfinite ? value.peak : kInfinite;
-}
-
 void note_stop(const Budget& budget, Answer* answer) {
   answer->ticks = budget.ticks();
   if (!budget.spent()) return;
@@ -506,19 +437,8 @@ Answer solve(const ChoiceProblem& problem, const SolveOptions& options) {
     return answer;
   }
   CoreSolver solver(&budget, &answer.techniques);
-  solver.start.problem = problem.limit ? &problem : &limited;
-  if (!options.start.empty()) {
-    const Evaluation value = evaluate(problem, options.start);
-    if (value.feasible(problem.limit)) {
-      solver.start.choice = options.start;
-      solver.start.value = value.cost;
-    }
-  }
-  const std::int64_t known = solver.start.choice.empty()
-                                 ? kInfinite
-                                 : solver.start.value - small.offset;
   const Partial result =
-      solver.solve_core(small.problem, known, small.offset, /*depth=*/0);
+      solver.solve_core(small.problem, kInfinite, small.offset, /*depth=*/0);
   if (result.bound < kInfinite && result.bound > -kInfinite) {
     answer.bound = result.bound + small.offset;
   } else {
@@ -528,17 +448,9 @@ Answer solve(const ChoiceProblem& problem, const SolveOptions& options) {
     answer.prices.push_back({small.positions[row.position], row.price});
   }
   const Infeasibility& none = solver.infeasibility;
-  const bool found = result.value < kInfinite &&
-                     (small.problem.nodes.empty() || !result.choice.empty());
-  if (found) {
+  if (result.value < kInfinite) {
     answer.cost = result.value + small.offset;
     answer.choice = small.undo(result.choice);
-    finish(problem, options, &answer);
-  } else if (!solver.start.choice.empty()) {
-    // Nothing better was found.
-    answer.cost = solver.start.value;
-    answer.choice = solver.start.choice;
-    answer.bound = std::min(answer.bound, answer.cost);
     finish(problem, options, &answer);
   } else if (none.proven || result.bound >= kInfinite) {
     answer.status = Status::kInfeasible;
@@ -552,11 +464,6 @@ Answer solve(const ChoiceProblem& problem, const SolveOptions& options) {
     if (none.peak.peak.value < kInfinite) {
       answer.smallest_choice = small.undo(none.peak.peak.choice);
       answer.smallest_limit = evaluate(problem, answer.smallest_choice).peak;
-    }
-    const std::int64_t from_start = smallest_from(problem, options.start);
-    if (from_start < answer.smallest_limit) {
-      answer.smallest_choice = options.start;
-      answer.smallest_limit = from_start;
     }
     if (!small.positions.empty()) {
       answer.binding_position = small.positions[none.peak.binding_position];

@@ -54,10 +54,6 @@ struct SolveOptions {
   // within 1 % (exactly when gap is 0), for a short while at most.
   bool explain_infeasible = true;
 
-  // A choice known beforehand, one per node; used if it is feasible, and, where
-  // it is not, as a first answer to "which limit would do".
-  std::vector<std::int32_t> start;
-
   // Off switches, for tests and for finding out what a technique is worth.
   bool use_arc_consistency = true;
   bool use_folding = true;
