@@ -10,6 +10,7 @@
 
 #include "shardwright/base/check.h"
 #include "shardwright/base/json.h"
+#include "shardwright/base/permutation.h"
 #include "shardwright/base/units.h"
 
 namespace shardwright {
@@ -90,6 +91,15 @@ TEST(Json, ReasonsCanBePrinted) {
   const std::string message = parse_json("\xff\x01", "plan").error().message;
   EXPECT_EQ(message.find("json.exception"), std::string::npos) << message;
   for (const char c : message) EXPECT_TRUE(c >= ' ' && c <= '~') << message;
+}
+
+TEST(Permutation, EachNumberOnce) {
+  EXPECT_EQ(as_permutation({1, 0, 2}, 3), (std::vector<std::int32_t>{1, 0, 2}));
+  EXPECT_EQ(as_permutation({}, 0), std::vector<std::int32_t>());
+  for (const std::vector<std::int64_t>& wrong :
+       {std::vector<std::int64_t>{0, 1}, {0, 1, 1}, {0, 1, 3}, {0, 1, -1}}) {
+    EXPECT_FALSE(as_permutation(wrong, 3));
+  }
 }
 
 TEST(Check, ThrowsInternalError) {

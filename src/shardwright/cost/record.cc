@@ -7,6 +7,7 @@
 #include <charconv>
 
 #include "shardwright/base/check.h"
+#include "shardwright/base/permutation.h"
 #include "shardwright/cost/event_order.h"
 
 namespace shardwright::cost {
@@ -175,18 +176,9 @@ Result<MemoryLayout> layout_from_json(const Json& json,
   SW_ASSIGN_OR_RETURN(const std::vector<std::int64_t> order,
                       get_ints(json, "order", where));
   SW_ASSIGN_OR_RETURN(layout.dense, get_bool(json, "dense", where));
-  std::vector<bool> seen(order.size(), false);
-  for (const std::int64_t dim : order) {
-    if (dim < 0 || dim >= static_cast<std::int64_t>(order.size()) ||
-        seen[static_cast<std::size_t>(dim)]) {
-      return damaged(where, "a layout's order is none of its dims");
-    }
-    seen[static_cast<std::size_t>(dim)] = true;
-    layout.order.push_back(static_cast<std::int32_t>(dim));
-  }
-  if (std::is_sorted(layout.order.begin(), layout.order.end())) {
-    layout.order.clear();
-  }
+  const auto dims = as_permutation(order, order.size());
+  if (!dims) return damaged(where, "a layout's order is none of its dims");
+  if (!std::is_sorted(dims->begin(), dims->end())) layout.order = *dims;
   return layout;
 }
 
@@ -319,16 +311,16 @@ Result<bool> check_fits(const Record& record, std::size_t num_operands,
   return true;
 }
 
-Result<bool> check_ranks(const Record& record,
-                         const std::vector<std::size_t>& result_ranks,
-                         const std::string& where) {
+Result<bool> check_ranks(const Record& record, const ir::Graph& graph,
+                         const ir::Op& op, const std::string& where) {
   for (const auto* list : {&record.result_layouts, &record.gradient_layouts}) {
-    for (std::size_t r = 0; r < list->size() && r < result_ranks.size(); ++r) {
+    for (std::size_t r = 0; r < list->size() && r < op.results.size(); ++r) {
       const std::size_t dims = (*list)[r].order.size();
-      if (dims == 0 || dims == result_ranks[r]) continue;
+      const std::size_t rank = graph.value(op.results[r]).shape.size();
+      if (dims == 0 || dims == rank) continue;
       return damaged(where, fmt::format("expected a layout of {} dims for "
                                         "result {}, got {}",
-                                        result_ranks[r], r, dims));
+                                        rank, r, dims));
     }
   }
   return true;

@@ -7,6 +7,7 @@
 // tensors that share one are one handle.
 #pragma once
 
+#include <compare>
 #include <cstdint>
 #include <map>
 #include <string>
@@ -14,6 +15,7 @@
 
 #include "shardwright/base/json.h"
 #include "shardwright/base/result.h"
+#include "shardwright/ir/graph.h"
 
 namespace shardwright::cost {
 
@@ -77,6 +79,8 @@ struct Event {
 struct MemoryLayout {
   std::vector<std::int32_t> order;  // dims, slowest first; empty: as named
   bool dense = true;  // its elements fill their memory, each its own
+
+  auto operator<=>(const MemoryLayout&) const = default;
 };
 
 struct Kernel {
@@ -119,10 +123,9 @@ Result<bool> check_fits(const Record& record, std::size_t num_operands,
                         std::size_t num_results, std::size_t num_factors,
                         const std::string& where);
 
-// Whether every layout that is no default orders all dims of its result.
+// Whether every layout that is no default orders all dims of the op's result.
 // Error: kInvalidGraph.
-Result<bool> check_ranks(const Record& record,
-                         const std::vector<std::size_t>& result_ranks,
-                         const std::string& where);
+Result<bool> check_ranks(const Record& record, const ir::Graph& graph,
+                         const ir::Op& op, const std::string& where);
 
 }  // namespace shardwright::cost

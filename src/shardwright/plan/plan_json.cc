@@ -1,6 +1,7 @@
 // JSON form of a Plan ("shardwright.plan", version 1).
 #include <fmt/format.h>
 
+#include "shardwright/base/permutation.h"
 #include "shardwright/plan/plan.h"
 
 namespace shardwright::plan {
@@ -179,24 +180,18 @@ Result<std::vector<InternalCollective>> get_internal(const Json& object,
 Result<std::vector<std::int32_t>> get_order(const Json& json, const char* key,
                                             std::size_t rank,
                                             const std::string& where) {
-  std::vector<std::int32_t> order;
-  if (!json.contains(key)) return order;
+  if (!json.contains(key)) return std::vector<std::int32_t>();
   SW_ASSIGN_OR_RETURN(const std::vector<std::int64_t> dims,
                       get_ints(json, key, where));
-  std::vector<bool> seen(rank, false);
-  for (const std::int64_t dim : dims) {
-    const bool known = dim >= 0 && static_cast<std::size_t>(dim) < rank;
-    if (!known || dims.size() != rank || seen[static_cast<std::size_t>(dim)]) {
-      return make_error(
-          ErrorCode::kInvalidPlan,
-          fmt::format("[plan] '{}' is no order of dims: expected each of {} "
-                      "once, got [{}] ({}). Try: plan again.",
-                      key, rank, fmt::join(dims, ", "), where));
-    }
-    seen[static_cast<std::size_t>(dim)] = true;
-    order.push_back(static_cast<std::int32_t>(dim));
-  }
-  return order;
+  // An empty list says what an absent one does: as named.
+  if (dims.empty()) return std::vector<std::int32_t>();
+  const auto order = as_permutation(dims, rank);
+  if (order) return *order;
+  return make_error(
+      ErrorCode::kInvalidPlan,
+      fmt::format("[plan] '{}' is no order of dims: expected each of {} "
+                  "once, got [{}] ({}). Try: plan again.",
+                  key, rank, fmt::join(dims, ", "), where));
 }
 
 Result<Step> convert_from_json(const Json& json, const std::string& where) {

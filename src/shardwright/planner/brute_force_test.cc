@@ -17,8 +17,8 @@
 #include <string>
 #include <vector>
 
-#include "shardwright/base/json.h"
 #include "shardwright/mesh/cluster.h"
+#include "shardwright/plan/plan_testing.h"
 #include "shardwright/planner/make_plan.h"
 #include "shardwright/planner/model.h"
 #include "shardwright/sharding/converter.h"
@@ -26,14 +26,8 @@
 namespace shardwright::planner {
 namespace {
 
+using plan::stored_graph;
 using sharding::Port;
-
-ir::Graph stored_graph(const std::string& name) {
-  const std::string path = fmt::format("{}/tests/cases/plans/{}.json",
-                                       std::string(SW_SOURCE_DIR), name);
-  const Json json = parse_json(read_text_file(path).value(), name).value();
-  return ir::graph_from_json(json).value();
-}
 
 mesh::DeviceMesh unit_mesh() {
   const auto cluster = mesh::parse_cluster("4 unit").value();

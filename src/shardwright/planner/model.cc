@@ -113,12 +113,8 @@ Result<OpClass> make_class(const ir::Graph& graph, const ir::Op& op,
       cost::check_fits(*out.record, op.operands.size(), op.results.size(),
                        rule ? rule->factors.size() : 0,
                        fmt::format("record of op '{}'", op.key)));
-  std::vector<std::size_t> ranks;
-  for (const ValueId result : op.results) {
-    ranks.push_back(graph.value(result).shape.size());
-  }
   SW_RETURN_IF_ERROR(cost::check_ranks(
-      *out.record, ranks, fmt::format("record of op '{}'", op.key)));
+      *out.record, graph, op, fmt::format("record of op '{}'", op.key)));
   if (!out.set.has_rule) {
     warnings.push_back(
         fmt::format("no sharding rule for {} (op '{}'): it runs replicated",
@@ -247,17 +243,14 @@ void find_readers(const ir::Graph& graph, Model& model) {
 }
 
 void find_price_classes(const ir::Graph& graph, Model& model) {
-  using Order = std::vector<std::int32_t>;
-  std::map<std::tuple<std::vector<std::int64_t>, ir::DType, bool, Order, bool,
-                      Order, bool>,
+  std::map<std::tuple<std::vector<std::int64_t>, ir::DType, bool,
+                      cost::MemoryLayout, cost::MemoryLayout>,
            std::int32_t>
       known;
   for (const ir::Value& value : graph.values) {
-    const cost::MemoryLayout layout = model.layout_of(value);
-    const cost::MemoryLayout gradient = model.gradient_layout_of(value);
     const auto [entry, fresh] = known.try_emplace(
-        {value.shape, value.dtype, value.requires_grad, layout.order,
-         layout.dense, gradient.order, gradient.dense},
+        {value.shape, value.dtype, value.requires_grad, model.layout_of(value),
+         model.gradient_layout_of(value)},
         static_cast<std::int32_t>(known.size()));
     model.price_class.push_back(entry->second);
   }

@@ -287,12 +287,8 @@ class Resolver {
           cost::record_from_json(
               graph_.records[static_cast<std::size_t>(op.record)],
               fmt::format("record of op '{}'", op.key)));
-      std::vector<std::size_t> ranks;
-      for (const ValueId result : op.results) {
-        ranks.push_back(graph_.value(result).shape.size());
-      }
       SW_RETURN_IF_ERROR(cost::check_ranks(
-          record, ranks, fmt::format("record of op '{}'", op.key)));
+          record, graph_, op, fmt::format("record of op '{}'", op.key)));
       known = std::make_shared<const cost::Record>(std::move(record));
     }
     return known;
@@ -355,11 +351,6 @@ class Resolver {
     return true;
   }
 
-  [[nodiscard]] bool in_recomputed(std::size_t s) const {
-    const std::int32_t region = out_.steps[s].step->region;
-    return region >= 0 && out_.recomputed[static_cast<std::size_t>(region)];
-  }
-
   Result<bool> pass_on_by_conversion(std::size_t s) {
     const ResolvedStep& step = out_.steps[s];
     const Buffer& from = out_.buffers[static_cast<std::size_t>(step.in[0])];
@@ -373,7 +364,7 @@ class Resolver {
     if (from.recipe >= 0 && !from.views_copy) {
       recipe = out_.recipes[static_cast<std::size_t>(from.recipe)];
     } else if (!step.step->regather || step.forward.empty() ||
-               in_recomputed(s)) {
+               in_recomputed(out_, s)) {
       return true;  // inside a recompute the second run gathers again
     } else if (from.producer >= 0) {
       return invalid(
@@ -391,7 +382,7 @@ class Resolver {
     const ResolvedStep& step = out_.steps[s];
     for (const std::int32_t b : step.in) {
       const Buffer& read = out_.buffers[static_cast<std::size_t>(b)];
-      if (read.recipe >= 0 && in_recomputed(s)) {
+      if (read.recipe >= 0 && in_recomputed(out_, s)) {
         return invalid(
             fmt::format("step {} reads '{}', which is gathered "
                         "again, in a recomputed region",
@@ -440,9 +431,14 @@ std::vector<std::int32_t> gathered_again(const Program& program,
   return out;
 }
 
+bool in_recomputed(const Program& program, std::size_t step) {
+  const std::int32_t region = program.steps[step].step->region;
+  return region >= 0 && program.recomputed[static_cast<std::size_t>(region)];
+}
+
 bool runs_again(const Program& program, std::size_t step) {
   const std::int32_t region = program.steps[step].step->region;
-  return region >= 0 && program.recomputed[static_cast<std::size_t>(region)] &&
+  return in_recomputed(program, step) &&
          static_cast<std::int32_t>(step) <=
              program.last_saver[static_cast<std::size_t>(region)];
 }

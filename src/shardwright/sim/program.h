@@ -70,7 +70,11 @@ Result<Program> resolve(const ir::Graph& graph, const plan::Plan& plan);
 std::vector<std::int32_t> gathered_again(const Program& program,
                                          std::size_t step);
 
-// True when the step is run again in backward.
+// True when the step is in a region that is recomputed.
+bool in_recomputed(const Program& program, std::size_t step);
+
+// True when the step is run again in backward: the region's last saver is the
+// last that is.
 bool runs_again(const Program& program, std::size_t step);
 
 }  // namespace shardwright::sim::internal

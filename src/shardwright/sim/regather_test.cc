@@ -7,7 +7,10 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <utility>
+#include <vector>
 
+#include "shardwright/plan/plan_testing.h"
 #include "shardwright/sim/replay.h"
 
 namespace shardwright::sim {
@@ -15,32 +18,30 @@ namespace {
 
 constexpr std::int64_t kWeight = 1024;
 
-Json stored(const std::string& name) {
-  return read_json_file(std::string(SW_SOURCE_DIR) + "/tests/cases/plans/" +
-                        name + ".json")
-      .value();
-}
+ir::Graph graph() { return plan::stored_graph("shared_graph"); }
 
-ir::Graph graph() {
-  return ir::graph_from_json(stored("shared_graph")).value();
-}
-
-// The stored plan gathers for each reader; here one copy serves them all.
 plan::Plan one_copy(bool regather) {
-  plan::Plan plan = plan::plan_from_json(stored("shared_2")).value();
-  std::vector<plan::Step> steps;
-  for (plan::Step& step : plan.steps) {
-    if (step.kind == plan::StepKind::kConvert) {
-      if (!steps.empty()) continue;
-      step.regather = regather;
-    }
-    for (std::string& buffer : step.in) {
-      if (buffer.starts_with("w@")) buffer = "w@R";
-    }
-    steps.push_back(step);
-  }
-  plan.steps = std::move(steps);
-  return plan;
+  return plan::shared_with_one_copy(regather);
+}
+
+// Conversions of a whole buffer to halves and back; `like` has the value's
+// shape, and its result the buffer's layout.
+std::vector<plan::Step> through_halves(const plan::Step& like,
+                                       const std::string& value,
+                                       const std::string& buffer) {
+  plan::Step half = plan::identity_of(like, value + "@half");
+  half.value = value;
+  half.in = {buffer};
+  half.to = half.to_grad = "[a, -]";
+  half.forward = {{"slice", "a", 0, -1, "[a, -]", 0}};
+  half.backward = {{"all_gather", "a", 0, -1, "[-, -]", kWeight}};
+  plan::Step whole = half;
+  whole.in = half.out;
+  whole.out = {value + "@whole"};
+  std::swap(whole.from, whole.to);
+  std::swap(whole.from_grad, whole.to_grad);
+  std::swap(whole.forward, whole.backward);
+  return {half, whole};
 }
 
 std::int64_t gathers(const plan::Plan& plan) {
@@ -96,16 +97,9 @@ TEST(RegatherTest, TheCopyIsGoneBetweenForwardAndBackward) {
 // An identity conversion hands the same copy on.
 TEST(RegatherTest, ThroughAnIdentityConversion) {
   plan::Plan plan = one_copy(true);
-  plan::Step same = plan.steps.front();
-  same.in = {"w@R"};
-  same.out = {"w@same"};
-  same.from = same.to;
-  same.from_grad = same.to_grad;
-  same.forward.clear();
-  same.backward.clear();
-  same.regather = false;
   plan.steps[index_of(plan, ":matmul:0")].in[1] = "w@same";
-  plan.steps.insert(plan.steps.begin() + 1, same);
+  plan.steps.insert(plan.steps.begin() + 1,
+                    plan::identity_of(plan.steps.front(), "w@same"));
   EXPECT_EQ(gathers(plan), 1 + 3);
 }
 
@@ -113,23 +107,9 @@ TEST(RegatherTest, ThroughAnIdentityConversion) {
 // and what is gathered after that is this copy's own.
 TEST(RegatherTest, AChainStartsAtItsSource) {
   plan::Plan plan = one_copy(true);
-  plan::Step half = plan.steps.front();
-  half.in = {"w@R"};
-  half.out = {"w@half"};
-  half.from = half.to;
-  half.from_grad = half.to_grad;
-  half.to = half.to_grad = "[a, -]";
-  half.forward = {{"slice", "a", 0, -1, "[a, -]", 0}};
-  half.backward = {{"all_gather", "a", 0, -1, "[-, -]", kWeight}};
-  half.regather = false;
-  plan::Step whole = half;
-  whole.in = {"w@half"};
-  whole.out = {"w@whole"};
-  std::swap(whole.from, whole.to);
-  std::swap(whole.from_grad, whole.to_grad);
-  std::swap(whole.forward, whole.backward);
+  const auto chain = through_halves(plan.steps.front(), "w", "w@R");
   plan.steps[index_of(plan, ":matmul:0")].in[1] = "w@whole";
-  plan.steps.insert(plan.steps.begin() + 1, {half, whole});
+  plan.steps.insert(plan.steps.begin() + 1, chain.begin(), chain.end());
   // Forward: 1 and the chain's 1. Backward: the chain's gather of a gradient, 1
   // each for linear and the view's product, 2 for the product at the chain's
   // end.
@@ -140,26 +120,11 @@ TEST(RegatherTest, AChainStartsAtItsSource) {
 // The steps of a conversion speak of the view's dims: its result is kept.
 TEST(RegatherTest, AConversionOfAViewIsAnOrdinaryCopy) {
   plan::Plan plan = one_copy(true);
-  plan::Step half = plan.steps.front();
-  half.value = ":t:0#0";
-  half.in = {":t:0#0"};
-  half.out = {":t:0#0@half"};
-  half.from = half.to;
-  half.from_grad = half.to_grad;
-  half.to = half.to_grad = "[a, -]";
-  half.forward = {{"slice", "a", 0, -1, "[a, -]", 0}};
-  half.backward = {{"all_gather", "a", 0, -1, "[-, -]", kWeight}};
-  half.regather = false;
-  plan::Step whole = half;
-  whole.in = half.out;
-  whole.out = {":t:0#0@whole"};
-  std::swap(whole.from, whole.to);
-  std::swap(whole.from_grad, whole.to_grad);
-  std::swap(whole.forward, whole.backward);
+  const auto chain = through_halves(plan.steps.front(), ":t:0#0", ":t:0#0");
   const std::size_t reader = index_of(plan, ":matmul:1");
   plan.steps[reader].in[1] = ":t:0#0@whole";
   plan.steps.insert(plan.steps.begin() + static_cast<std::ptrdiff_t>(reader),
-                    {half, whole});
+                    chain.begin(), chain.end());
   // The chain gathers a value and a gradient; linear and product gather again.
   EXPECT_EQ(gathers(plan), 1 + 2 + 2);
 }

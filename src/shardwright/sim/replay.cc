@@ -104,7 +104,7 @@ class Replay {
     return p_.steps[s].step->region;
   }
   [[nodiscard]] bool in_recomputed(std::size_t s) const {
-    return region_of(s) >= 0 && p_.recomputed[at(region_of(s))];
+    return internal::in_recomputed(p_, s);
   }
 
   void place_state() {

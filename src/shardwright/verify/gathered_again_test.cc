@@ -8,32 +8,7 @@ namespace {
 
 // One copy for all four readers of the weight.
 plan::Plan one_copy(bool regather) {
-  plan::Plan plan = stored_plan("shared_2");
-  std::vector<plan::Step> steps;
-  for (plan::Step& step : plan.steps) {
-    if (step.kind == plan::StepKind::kConvert) {
-      if (!steps.empty()) continue;
-      step.regather = regather;
-    }
-    for (std::string& buffer : step.in) {
-      if (buffer.starts_with("w@")) buffer = "w@R";
-    }
-    steps.push_back(step);
-  }
-  plan.steps = std::move(steps);
-  return plan;
-}
-
-plan::Step identity_of(const plan::Step& conversion, const std::string& out) {
-  plan::Step same = conversion;
-  same.in = conversion.out;
-  same.out = {out};
-  same.from = same.to;
-  same.from_grad = same.to_grad;
-  same.forward.clear();
-  same.backward.clear();
-  same.regather = false;
-  return same;
+  return plan::shared_with_one_copy(regather);
 }
 
 std::int64_t gathers(const plan::Plan& plan) {
@@ -53,7 +28,7 @@ TEST(GatheredAgain, OncePerReaderThatSavesTheCopyOrAViewOfIt) {
 TEST(GatheredAgain, ThroughAnIdentityConversion) {
   plan::Plan plan = one_copy(true);
   plan.steps.insert(plan.steps.begin() + 1,
-                    identity_of(plan.steps.front(), "w@same"));
+                    plan::identity_of(plan.steps.front(), "w@same"));
   op_step(plan, ":matmul:0").in[1] = "w@same";
   EXPECT_EQ(gathers(plan), 1 + 3);
 }

@@ -88,10 +88,7 @@ class AxisSplit {
     }
     for (std::size_t r = 0; r < op_.results.size(); ++r) {
       const std::int32_t dim = dim_with(rule_.results[r], f);
-      const auto& side = rule_.side_results;
-      if (std::count(side.begin(), side.end(), static_cast<std::int32_t>(r))) {
-        continue;  // whole on every rank
-      }
+      if (rule_.is_side_result(r)) continue;  // whole on every rank
       if (dim >= 0) {
         shard(out_.results[r], dim);
       } else if (factor.contracted) {

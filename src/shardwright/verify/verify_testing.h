@@ -1,4 +1,4 @@
-// Stored graphs and plans (tests/cases/plans) and how tests break them.
+// How tests break stored plans, and what is found.
 #pragma once
 
 #include <gmock/gmock.h>
@@ -9,21 +9,14 @@
 #include "shardwright/base/json.h"
 #include "shardwright/ir/graph.h"
 #include "shardwright/plan/plan.h"
+#include "shardwright/plan/plan_testing.h"
 #include "shardwright/verify/verify.h"
 
 namespace shardwright::verify {
 
-inline Json stored(const std::string& name) {
-  return read_json_file(std::string(SW_SOURCE_DIR) + "/tests/cases/plans/" +
-                        name + ".json")
-      .value();
-}
-inline ir::Graph stored_graph(const std::string& name) {
-  return ir::graph_from_json(stored(name)).value();
-}
-inline plan::Plan stored_plan(const std::string& name) {
-  return plan::plan_from_json(stored(name)).value();
-}
+using plan::stored;
+using plan::stored_graph;
+using plan::stored_plan;
 
 inline plan::Step& op_step(plan::Plan& plan, const std::string& op) {
   for (plan::Step& step : plan.steps) {
