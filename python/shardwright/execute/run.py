@@ -20,7 +20,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 
-from shardwright.errors import InvalidPlanError, VersionMismatchError
+from shardwright.errors import InvalidPlanError, ShardwrightError, VersionMismatchError
 from shardwright.execute.generate import CapturedProgram
 from shardwright.execute.memory import storage_bytes, watch
 from shardwright.execute.parameters import ParallelModule, make_mesh, whole_tensor
@@ -133,7 +133,8 @@ def run(
 
     `make_model` builds the original model on the CPU, equal on all ranks after
     the same manual_seed; `loss_of(model, batch)` is its loss on one process.
-    Raises VersionMismatchError, InvalidPlanError; every rank or none.
+    Raises VersionMismatchError, InvalidPlanError, and with `compare` a
+    ShardwrightError when one process fails; every rank or none.
     """
     check_same_plan(plan)
     if options.compare:
@@ -142,7 +143,7 @@ def run(
     checks: list[Check] = []
     single = (
         _train_alone(make_model, lambda model: loss_of(model, batch), options)
-        if options.compare and dist.get_rank() == 0
+        if options.compare
         else None
     )
     parallel = ParallelModule(
@@ -292,12 +293,31 @@ def _train_alone(
     make_model: Callable[[], nn.Module],
     loss_of: Callable[[nn.Module], Tensor],
     options: RunOptions,
-) -> Trained:
-    model = _seeded(make_model, options)
-    optimizer = make_optimizer(model.parameters(), options)
-    return train(
-        dict(model.named_parameters()), lambda: loss_of(model), optimizer, options.steps
-    )
+) -> Trained | None:
+    """On rank 0; None on the others. Every rank raises ShardwrightError when the
+    model cannot be trained without any of our code."""
+    trained, reason = None, ""
+    if dist.get_rank() == 0:
+        model = _seeded(make_model, options)
+        optimizer = make_optimizer(model.parameters(), options)
+        parameters = dict(model.named_parameters())
+        try:
+            trained = train(
+                parameters, lambda: loss_of(model), optimizer, options.steps
+            )
+        except Exception as error:  # the model's own may be anything
+            reason = _in_words(error)
+    if reason := _from_first_rank(reason):
+        raise ShardwrightError(
+            "[execute] nothing to compare with: the model itself cannot be trained on "
+            f"one process. Try: run a step of it without shardwright. {reason}"
+        )
+    return trained
+
+
+def _in_words(error: Exception) -> str:
+    """Class and message on one line, not more than a few."""
+    return f"{type(error).__name__}: {' '.join(str(error).split())[:200]}"
 
 
 def _compare_in_double(
@@ -315,7 +335,7 @@ def _compare_in_double(
         try:
             single = _train_widened(captured, model, inputs, options)
         except Exception as error:  # what a model may refuse in float64 is its own
-            reason = f"{type(error).__name__}: {' '.join(str(error).split())[:200]}"
+            reason = _in_words(error)
     if reason := _from_first_rank(reason):
         why = f"not compared, this model cannot be trained in float64: {reason}"
         return [Check("float64", 0.0, _FLOAT64, not_made=why)]

@@ -13,7 +13,7 @@ from torch import nn
 from torch.distributed.tensor import DTensor
 
 from shardwright.capture import capture
-from shardwright.errors import VersionMismatchError
+from shardwright.errors import ShardwrightError, VersionMismatchError
 from shardwright.execute import ParallelModule, make_mesh
 from shardwright.execute.report import report_lines
 from shardwright.execute.run import RunOptions, check_same_plan, run
@@ -63,6 +63,19 @@ class Bits(nn.Module):
         return nn.functional.mse_loss(y * positive, target)
 
 
+class Overwritten(nn.Module):
+    """Changes what backward reads: torch refuses it on one process."""
+
+    def __init__(self):
+        super().__init__()
+        self.up = nn.Linear(WIDTH, WIDTH)
+
+    def forward(self, x, target):
+        y = self.up(x).relu()
+        y[:, 0] = 0.0
+        return nn.functional.mse_loss(y, target)
+
+
 def _batch():
     torch.manual_seed(5)
     return torch.randn(6, WIDTH), torch.randn(6, WIDTH)
@@ -102,12 +115,21 @@ def _other_dtypes_are_compared_or_not_in_words(rank, batch):
             assert "FAIL float64: not compared, this model cannot be" in lines
 
 
+def _a_model_that_fails_alone_is_refused(batch):
+    captured = capture(Overwritten(), batch)
+    plan = HandPlan(captured, {"a": 2}).build()
+    options = RunOptions(steps=1, compare=True, measure=False)
+    with pytest.raises(ShardwrightError, match="itself cannot be trained"):
+        run(Overwritten, batch, captured, plan, lambda m, b: m(*b), options)
+
+
 def _work(rank, folder):
     batch = _batch()
     captured = capture(Net(), batch)
     _report_tells_the_truth(rank, batch, captured)
     _wrong_plan_is_found(rank, batch, captured)
     _other_dtypes_are_compared_or_not_in_words(rank, batch)
+    _a_model_that_fails_alone_is_refused(batch)
     _different_plans_are_refused(rank, captured)
     _checkpoint_moves(rank, batch, captured, folder)
 
