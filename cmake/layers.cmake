@@ -9,9 +9,10 @@ if(SW_DEVELOPER_MODE)
   target_compile_options(sw_options INTERFACE -Wall -Wextra -Wshadow -Werror)
 endif()
 if(SW_SANITIZE)
-  target_compile_options(sw_options INTERFACE -fsanitize=address,undefined
+  set(sanitizers -fsanitize=address,undefined,float-cast-overflow)
+  target_compile_options(sw_options INTERFACE ${sanitizers}
                                               -fno-sanitize-recover=all -g)
-  target_link_options(sw_options INTERFACE -fsanitize=address,undefined)
+  target_link_options(sw_options INTERFACE ${sanitizers})
 endif()
 
 # Third-party headers take longer to compile than most of our files: they are

@@ -50,6 +50,29 @@ TEST(Json, ErrorsNameTheKey) {
   EXPECT_FALSE(parse_json("{\"a\": ", "plan").has_value());
 }
 
+TEST(Json, NumbersThatDoNotFitAreRefused) {
+  const Json object = Json::parse(
+      R"({"id": 4294967296, "ids": [1, -4294967295], "least": -2147483648,
+          "size": 9223372036854775808, "sizes": [9223372036854775808]})");
+  EXPECT_FALSE(get_index(object, "id", "graph").has_value());
+  EXPECT_FALSE(get_indices(object, "ids", "graph").has_value());
+  EXPECT_EQ(get_index(object, "least", "graph").value(), -2147483648);
+  EXPECT_EQ(get_int(object, "id", "graph").value(), 4294967296);
+  EXPECT_FALSE(get_int(object, "size", "graph").has_value());
+  EXPECT_FALSE(get_ints(object, "sizes", "graph").has_value());
+}
+
+TEST(Json, DeepNestingIsRefused) {
+  const auto nested = [](int depth) {
+    return std::string(depth, '[') + std::string(depth, ']');
+  };
+  EXPECT_TRUE(parse_json(nested(kMaxJsonDepth), "plan").has_value());
+  EXPECT_FALSE(parse_json(nested(kMaxJsonDepth + 1), "plan").has_value());
+  // Brackets in a text, behind an escaped quote too, are no nesting.
+  const std::string text = "\"\\\"" + std::string(1000, '{') + "\"";
+  EXPECT_TRUE(parse_json(text, "plan").has_value());
+}
+
 TEST(Json, FilesRoundTrip) {
   const std::string path = testing::TempDir() + "sw_base_test.json";
   ASSERT_TRUE(write_text_file(path, "{\"b\": 1, \"a\": 2}").has_value());

@@ -8,6 +8,7 @@
 #include <cstring>
 #include <filesystem>
 #include <fstream>
+#include <limits>
 #include <sstream>
 
 namespace shardwright {
@@ -77,9 +78,56 @@ tl::unexpected<Error> wrong_type(const char* key, const char* expected,
                                 key, expected, type_of(value)));
 }
 
+// Brackets open at the deepest place, texts left out.
+int depth_of(const std::string& text) {
+  int depth = 0;
+  int deepest = 0;
+  bool in_text = false;
+  for (std::size_t i = 0; i < text.size(); ++i) {
+    const char c = text[i];
+    if (in_text) {
+      if (c == '\\') ++i;
+      in_text = c != '"';
+    } else if (c == '"') {
+      in_text = true;
+    } else if (c == '[' || c == '{') {
+      deepest = std::max(deepest, ++depth);
+    } else if (c == ']' || c == '}') {
+      --depth;
+    }
+  }
+  return deepest;
+}
+
+bool fits_64_bits(const Json& integer) {
+  return !integer.is_number_unsigned() ||
+         integer.get<std::uint64_t>() <=
+             std::uint64_t{std::numeric_limits<std::int64_t>::max()};
+}
+
+bool fits_32_bits(std::int64_t number) {
+  return number >= std::numeric_limits<std::int32_t>::min() &&
+         number <= std::numeric_limits<std::int32_t>::max();
+}
+
+tl::unexpected<Error> no_index(const char* key, std::int64_t got,
+                               const std::string& where) {
+  return make_error(ErrorCode::kParseError,
+                    fmt::format("[json] {}: '{}' must be an index, a number "
+                                "below 2^31, got {}",
+                                where, key, got));
+}
+
 }  // namespace
 
 Result<Json> parse_json(const std::string& text, const std::string& what) {
+  if (const int depth = depth_of(text); depth > kMaxJsonDepth) {
+    return make_error(ErrorCode::kParseError,
+                      fmt::format("[json] {} is not readable: lists in lists "
+                                  "{} deep, expected at most {}. Try: make the "
+                                  "file again.",
+                                  what, depth, kMaxJsonDepth));
+  }
   Json value = Json::parse(text, nullptr, /*allow_exceptions=*/false);
   if (value.is_discarded()) {
     std::string reason = "damaged JSON";
@@ -151,11 +199,17 @@ Result<std::int64_t> get_int(const Json& object, const char* key,
   if (!value->is_number_integer()) {
     return wrong_type(key, "a whole number", *value, where);
   }
-  if (value->is_number_unsigned() &&
-      value->get<std::uint64_t>() > 9223372036854775807ULL) {
+  if (!fits_64_bits(*value)) {
     return wrong_type(key, "a number below 2^63", *value, where);
   }
   return value->get<std::int64_t>();
+}
+
+Result<std::int32_t> get_index(const Json& object, const char* key,
+                               const std::string& where) {
+  SW_ASSIGN_OR_RETURN(const std::int64_t number, get_int(object, key, where));
+  if (!fits_32_bits(number)) return no_index(key, number, where);
+  return static_cast<std::int32_t>(number);
 }
 
 Result<double> get_double(const Json& object, const char* key,
@@ -218,7 +272,24 @@ Result<std::vector<std::int64_t>> get_ints(const Json& object, const char* key,
     if (!item.is_number_integer()) {
       return wrong_type(key, "a list of whole numbers", item, where);
     }
+    if (!fits_64_bits(item)) {
+      return wrong_type(key, "a list of numbers below 2^63", item, where);
+    }
     out.push_back(item.get<std::int64_t>());
+  }
+  return out;
+}
+
+Result<std::vector<std::int32_t>> get_indices(const Json& object,
+                                              const char* key,
+                                              const std::string& where) {
+  SW_ASSIGN_OR_RETURN(const std::vector<std::int64_t> numbers,
+                      get_ints(object, key, where));
+  std::vector<std::int32_t> out;
+  out.reserve(numbers.size());
+  for (const std::int64_t number : numbers) {
+    if (!fits_32_bits(number)) return no_index(key, number, where);
+    out.push_back(static_cast<std::int32_t>(number));
   }
   return out;
 }

@@ -16,7 +16,12 @@ namespace shardwright {
 // Ordered, so that the same value always prints the same bytes.
 using Json = nlohmann::ordered_json;
 
-// Parses text; `what` names it in the error ("plan file p.json").
+// Deeper lists in lists are damage: our files need about ten levels, and what
+// walks them calls itself per level.
+inline constexpr int kMaxJsonDepth = 200;
+
+// Parses text; `what` names it in the error ("plan file p.json"). Errors:
+// kParseError, for nesting beyond kMaxJsonDepth too.
 Result<Json> parse_json(const std::string& text, const std::string& what);
 // Reads and parses a file. Errors: kIoError, kParseError.
 Result<Json> read_json_file(const std::string& path);
@@ -30,6 +35,9 @@ Result<bool> write_text_file(const std::string& path, const std::string& text);
 // of another type.
 Result<std::int64_t> get_int(const Json& object, const char* key,
                              const std::string& where);
+// An id, a dim or another index: kParseError when it is no 32-bit number.
+Result<std::int32_t> get_index(const Json& object, const char* key,
+                               const std::string& where);
 Result<double> get_double(const Json& object, const char* key,
                           const std::string& where);
 Result<std::string> get_string(const Json& object, const char* key,
@@ -43,6 +51,9 @@ Result<const Json*> get_object(const Json& object, const char* key,
                                const std::string& where);
 Result<std::vector<std::int64_t>> get_ints(const Json& object, const char* key,
                                            const std::string& where);
+Result<std::vector<std::int32_t>> get_indices(const Json& object,
+                                              const char* key,
+                                              const std::string& where);
 
 // For files that people write: a field that is not known is a slip, not a
 // wish. Error: kParseError listing the known ones.

@@ -5,10 +5,12 @@
 #include <algorithm>
 #include <array>
 #include <charconv>
+#include <limits>
 
 #include "shardwright/base/check.h"
 #include "shardwright/base/permutation.h"
 #include "shardwright/cost/event_order.h"
+#include "shardwright/ir/graph.h"
 
 namespace shardwright::cost {
 namespace {
@@ -19,7 +21,8 @@ tl::unexpected<Error> damaged(const std::string& where, std::string text) {
       fmt::format("[cost] {}: {}. Try: profile the model again.", where, text));
 }
 
-// A list of rows of N integers under an optional key.
+// A list of rows of N integers, the first of them a factor's index, under an
+// optional key.
 template <std::size_t N>
 Result<std::vector<std::array<std::int64_t, N>>> rows(
     const Json& json, const char* key, const std::string& where) {
@@ -37,6 +40,9 @@ Result<std::vector<std::array<std::int64_t, N>>> rows(
       }
       row[i] = item[i].get<std::int64_t>();
     }
+    if (row[0] < 0 || row[0] > std::numeric_limits<std::int32_t>::max()) {
+      return damaged(where, fmt::format("'{}' names factor {}", key, row[0]));
+    }
   }
   return out;
 }
@@ -45,16 +51,17 @@ Result<Term> term_from_json(const Json& json, const std::string& where) {
   Term term;
   SW_ASSIGN_OR_RETURN(term.coefficient, get_double(json, "c", where));
   if (!(term.coefficient >= 0)) return damaged(where, "a negative size");
-  SW_ASSIGN_OR_RETURN(const std::vector<std::int64_t> factors,
-                      get_ints(json, "f", where));
-  term.factors.assign(factors.begin(), factors.end());
+  SW_ASSIGN_OR_RETURN(term.factors, get_indices(json, "f", where));
   SW_ASSIGN_OR_RETURN(const auto rounded, rows<3>(json, "up", where));
   for (const auto& [factor, times, unit] : rounded) {
-    if (unit < 1) return damaged(where, "rounding to no multiple");
+    if (unit < 1 || times < 1) {
+      return damaged(where, "rounding to no multiple");
+    }
     term.rounded.push_back({static_cast<std::int32_t>(factor), times, unit});
   }
   SW_ASSIGN_OR_RETURN(const auto conditions, rows<4>(json, "when", where));
   for (const auto& [factor, times, low, high] : conditions) {
+    if (times < 1) return damaged(where, "a condition on no multiple");
     term.conditions.push_back(
         {static_cast<std::int32_t>(factor), times, low, high});
   }
@@ -133,7 +140,11 @@ Result<Event> event_from_json(const Json& json, const std::string& where) {
     return event;
   }
   if (!json[1].is_number_integer()) return damaged(where, "bad event index");
-  event.index = json[1].get<std::int32_t>();
+  const auto index = json[1].get<std::int64_t>();
+  if (index < 0 || index > std::numeric_limits<std::int32_t>::max()) {
+    return damaged(where, fmt::format("event index {}", index));
+  }
+  event.index = static_cast<std::int32_t>(index);
   return event;
 }
 
@@ -238,45 +249,79 @@ bool in_range(std::int32_t index, std::size_t count) {
   return index >= 0 && static_cast<std::size_t>(index) < count;
 }
 
-bool uses_factors_below(const Expr& expr, std::size_t num_factors) {
-  for (const Term& term : expr.terms) {
-    for (const std::int32_t factor : term.factors) {
-      if (!in_range(factor, num_factors)) return false;
-    }
-    for (const auto& rounded : term.rounded) {
-      if (!in_range(rounded.factor, num_factors)) return false;
-    }
-    for (const auto& condition : term.conditions) {
-      if (!in_range(condition.factor, num_factors)) return false;
-    }
-  }
-  return true;
-}
+// Whole numbers that doubles hold exactly, so that sums and products of them
+// can be judged before 64-bit numbers are used.
+constexpr double kLargestCount = 9e15;
+// FLOPs and traffic of one kernel: far above any, and sums stay finite.
+constexpr double kLargestWork = 1e30;
 
-bool uses_factors_below(const Record& record, std::size_t num_factors) {
-  for (const Expr& size : record.sizes) {
-    if (!uses_factors_below(size, num_factors)) return false;
-  }
-  for (const auto* program : {&record.forward, &record.backward}) {
-    for (const Event& event : *program) {
-      if (!uses_factors_below(event.bytes, num_factors)) return false;
+// Whether the expression names factors of `sizes` only and is at most `most`,
+// its conditions left aside, at these sizes and so at smaller ones.
+bool stays_below(const Expr& expr, const std::vector<std::int64_t>& sizes,
+                 double most) {
+  double sum = 0;
+  const auto size_of = [&sizes](std::int32_t factor) {
+    return static_cast<double>(sizes[static_cast<std::size_t>(factor)]);
+  };
+  for (const Term& term : expr.terms) {
+    double product = term.coefficient;
+    for (const std::int32_t factor : term.factors) {
+      if (!in_range(factor, sizes.size())) return false;
+      product *= std::max(1.0, size_of(factor));
     }
-  }
-  for (const auto* list : {&record.kernels_forward, &record.kernels_backward}) {
-    for (const Kernel& kernel : *list) {
-      for (const auto* expr :
-           {&kernel.flops, &kernel.bytes_read, &kernel.bytes_written}) {
-        if (!uses_factors_below(*expr, num_factors)) return false;
+    for (const Rounded& part : term.rounded) {
+      if (!in_range(part.factor, sizes.size())) return false;
+      const double rounded = static_cast<double>(part.times) *
+                                 std::max(1.0, size_of(part.factor)) +
+                             static_cast<double>(part.unit);
+      if (rounded > kLargestCount) return false;
+      product *= rounded;
+    }
+    for (const Condition& condition : term.conditions) {
+      if (!in_range(condition.factor, sizes.size()) ||
+          static_cast<double>(condition.times) * size_of(condition.factor) >
+              kLargestCount) {
+        return false;
       }
     }
+    sum += product;
   }
-  return true;
+  return sum <= most;
+}
+
+bool stays_below(const std::vector<Event>& program,
+                 const std::vector<std::int64_t>& sizes, double most) {
+  return std::ranges::all_of(program, [&](const Event& event) {
+    return stays_below(event.bytes, sizes, most);
+  });
+}
+
+bool stays_below(const std::vector<Kernel>& kernels,
+                 const std::vector<std::int64_t>& sizes, double most) {
+  return std::ranges::all_of(kernels, [&](const Kernel& kernel) {
+    return stays_below(kernel.flops, sizes, most) &&
+           stays_below(kernel.bytes_read, sizes, most) &&
+           stays_below(kernel.bytes_written, sizes, most);
+  });
+}
+
+bool is_usable(const Record& record, const std::vector<std::int64_t>& sizes) {
+  const auto most = static_cast<double>(ir::kLargestValueBytes);
+  return std::ranges::all_of(record.sizes,
+                             [&](const Expr& size) {
+                               return stays_below(size, sizes, most);
+                             }) &&
+         stays_below(record.forward, sizes, most) &&
+         stays_below(record.backward, sizes, most) &&
+         stays_below(record.kernels_forward, sizes, kLargestWork) &&
+         stays_below(record.kernels_backward, sizes, kLargestWork);
 }
 
 }  // namespace
 
 Result<bool> check_fits(const Record& record, std::size_t num_operands,
-                        std::size_t num_results, std::size_t num_factors,
+                        std::size_t num_results,
+                        const std::vector<std::int64_t>& factor_sizes,
                         const std::string& where) {
   if (record.results.size() != num_results ||
       record.gradients.size() != num_operands) {
@@ -298,14 +343,15 @@ Result<bool> check_fits(const Record& record, std::size_t num_operands,
       }
     }
   }
-  if (!uses_factors_below(record, num_factors)) {
-    return damaged(where, fmt::format("a size depends on more than the {} "
-                                      "factors of the op's rule",
-                                      num_factors));
+  if (!is_usable(record, factor_sizes)) {
+    return damaged(
+        where, fmt::format("a size is beyond all measure, or depends on more "
+                           "than the {} factors [{}] of the op's rule",
+                           factor_sizes.size(), fmt::join(factor_sizes, ", ")));
   }
   for (const auto& [name, variant] : record.variants) {
     SW_RETURN_IF_ERROR(check_fits(variant, num_operands, num_results,
-                                  num_factors,
+                                  factor_sizes,
                                   fmt::format("{} variant {}", where, name)));
   }
   return true;

@@ -117,10 +117,12 @@ struct Record {
 Result<Record> record_from_json(const Json& json, const std::string& where);
 
 // Whether the record, variants included, is of an op with so many operands,
-// results and factors of its rule: that of another op in a damaged graph would
+// results and such factors of its rule, and stays within what 64 bits can count
+// at these sizes and smaller ones: that of another op in a damaged graph would
 // break invariants later. Error: kInvalidGraph. O(size of the record).
 Result<bool> check_fits(const Record& record, std::size_t num_operands,
-                        std::size_t num_results, std::size_t num_factors,
+                        std::size_t num_results,
+                        const std::vector<std::int64_t>& factor_sizes,
                         const std::string& where);
 
 // Whether every layout that is no default orders all dims of the op's result.

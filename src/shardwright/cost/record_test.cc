@@ -61,20 +61,38 @@ TEST(RecordTest, ARecordOfAnotherOpDoesNotFit) {
   json["gradients"] = Json::array({"g0", nullptr});
   const auto record = record_from_json(json, "op");
   ASSERT_TRUE(record.has_value()) << record.error().message;
-  EXPECT_TRUE(check_fits(*record, 2, 1, 3, "op"));
-  EXPECT_FALSE(check_fits(*record, 2, 1, 2, "op"));  // no factor 2
-  EXPECT_FALSE(check_fits(*record, 1, 1, 3, "op"));
-  EXPECT_FALSE(check_fits(*record, 2, 0, 3, "op"));
+  EXPECT_TRUE(check_fits(*record, 2, 1, {4, 4, 4}, "op"));
+  EXPECT_FALSE(check_fits(*record, 2, 1, {4, 4}, "op"));  // no factor 2
+  EXPECT_FALSE(check_fits(*record, 1, 1, {4, 4, 4}, "op"));
+  EXPECT_FALSE(check_fits(*record, 2, 0, {4, 4, 4}, "op"));
   Json conditional = json;
   conditional["kernels_forward"][0]["read"]["when"] =
       Json::array({Json::array({5, 1, 0, 9})});
   const auto other_factor = record_from_json(conditional, "op");
   ASSERT_TRUE(other_factor.has_value()) << other_factor.error().message;
-  EXPECT_FALSE(check_fits(*other_factor, 2, 1, 3, "op"));  // no factor 5
+  EXPECT_FALSE(
+      check_fits(*other_factor, 2, 1, {4, 4, 4}, "op"));  // no factor 5
   json["saved"] = Json::array({"i2"});
   const auto other = record_from_json(json, "op");
-  EXPECT_EQ(check_fits(*other, 2, 1, 3, "op").error().code,
+  EXPECT_EQ(check_fits(*other, 2, 1, {4, 4, 4}, "op").error().code,
             ErrorCode::kInvalidGraph);
+}
+
+TEST(RecordTest, SizesBeyond64BitsDoNotFit) {
+  const auto fits = [](const char* size) {
+    Json json = record_with_read(Json::parse(R"({"c": 1, "f": []})"));
+    json["sizes"] = Json::array({Json::parse(size)});
+    const auto record = record_from_json(json, "op");
+    return record.has_value() &&
+           check_fits(*record, 0, 0, {std::int64_t{1} << 40}, "op").has_value();
+  };
+  EXPECT_TRUE(fits(R"({"c": 4, "f": [0]})"));
+  EXPECT_FALSE(fits(R"({"c": 4, "f": [0, 0]})"));
+  EXPECT_FALSE(fits(R"({"c": 1e300, "f": []})"));
+  EXPECT_TRUE(fits(R"({"c": 1, "f": [], "up": [[0, 16, 512]]})"));
+  EXPECT_FALSE(fits(R"({"c": 1, "f": [], "up": [[0, 1000000, 512]]})"));
+  EXPECT_FALSE(fits(R"({"c": 1, "f": [], "when": [[0, 1000000, 0, 9]]})"));
+  EXPECT_FALSE(fits(R"({"c": 1, "f": [4294967296]})"));
 }
 
 }  // namespace

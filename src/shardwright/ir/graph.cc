@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <set>
 
 namespace shardwright::ir {
@@ -11,14 +12,29 @@ tl::unexpected<Error> invalid(std::string text) {
   return make_error(ErrorCode::kInvalidGraph, "[ir] " + std::move(text));
 }
 
-Result<bool> verify_value(const Graph& graph, std::size_t index) {
-  const Value& value = graph.values[index];
+// Bytes may be counted in 64 bits, whichever dims are left out or looked at
+// first.
+Result<bool> verify_shape(const Value& value) {
+  std::int64_t most = kLargestValueBytes / size_of(value.dtype);
   for (const std::int64_t size : value.shape) {
     if (size < 0) {
       return invalid(
           fmt::format("value '{}' has a negative size {}", value.name, size));
     }
+    most /= std::max<std::int64_t>(size, 1);
+    if (most == 0) {
+      return invalid(fmt::format(
+          "value '{}' is too large: expected at most {} bytes, got {} [{}]",
+          value.name, kLargestValueBytes, to_string(value.dtype),
+          fmt::join(value.shape, ", ")));
+    }
   }
+  return true;
+}
+
+Result<bool> verify_value(const Graph& graph, std::size_t index) {
+  const Value& value = graph.values[index];
+  SW_RETURN_IF_ERROR(verify_shape(value));
   if ((value.kind == ValueKind::kActivation) != value.producer.valid()) {
     return invalid(
         fmt::format("value '{}' of kind {} {} a producing op", value.name,

@@ -8,7 +8,7 @@
 //
 // Invariants (checked by `verify_graph`): ids are in range; every activation
 // has exactly one producer and is read only after it; names and keys are
-// unique; shapes are non-negative.
+// unique; shapes are non-negative and no value is over kLargestValueBytes.
 #pragma once
 
 #include <cstdint>
@@ -22,6 +22,9 @@
 #include "shardwright/ir/dtype.h"
 
 namespace shardwright::ir {
+
+// 256 TiB: sums over ten thousand such tensors still fit 64 bits.
+inline constexpr std::int64_t kLargestValueBytes = std::int64_t{1} << 48;
 
 enum class ValueKind { kParameter, kBuffer, kInput, kConstant, kActivation };
 std::string_view to_string(ValueKind kind);

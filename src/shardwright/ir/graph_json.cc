@@ -36,13 +36,11 @@ Result<std::vector<std::string>> strings(const Json& object, const char* key,
 
 Result<std::vector<ValueId>> value_ids(const Json& object, const char* key,
                                        const std::string& where) {
-  SW_ASSIGN_OR_RETURN(const std::vector<std::int64_t> numbers,
-                      get_ints(object, key, where));
+  SW_ASSIGN_OR_RETURN(const std::vector<std::int32_t> numbers,
+                      get_indices(object, key, where));
   std::vector<ValueId> out;
   out.reserve(numbers.size());
-  for (const std::int64_t number : numbers) {
-    out.emplace_back(static_cast<std::int32_t>(number));
-  }
+  for (const std::int32_t number : numbers) out.emplace_back(number);
   return out;
 }
 
@@ -76,9 +74,7 @@ Result<Op> op_from_json(const Json& json, const std::string& where) {
   SW_ASSIGN_OR_RETURN(op.random, get_bool(json, "random", where));
   SW_ASSIGN_OR_RETURN(op.effect, get_bool(json, "effect", where));
   if (json.contains("record") && !json["record"].is_null()) {
-    SW_ASSIGN_OR_RETURN(const std::int64_t record,
-                        get_int(json, "record", where));
-    op.record = static_cast<std::int32_t>(record);
+    SW_ASSIGN_OR_RETURN(op.record, get_index(json, "record", where));
   }
   return op;
 }
@@ -185,8 +181,9 @@ Result<Graph> graph_from_json(const Json& json) {
                         get_array(json, "records", "graph"));
     graph.records.assign(records->begin(), records->end());
   }
-  SW_ASSIGN_OR_RETURN(const std::int64_t loss, get_int(json, "loss", "graph"));
-  graph.loss = ValueId(static_cast<std::int32_t>(loss));
+  SW_ASSIGN_OR_RETURN(const std::int32_t loss,
+                      get_index(json, "loss", "graph"));
+  graph.loss = ValueId(loss);
   SW_ASSIGN_OR_RETURN(graph.outputs, value_ids(json, "outputs", "graph"));
   if (json.contains("batch")) graph.batch = json["batch"];
   link_producers(graph);

@@ -36,6 +36,19 @@ TEST(Graph, VerifyNamesTheFault) {
             std::string::npos);
 }
 
+TEST(Graph, SizesBeyond64BitsAreRefused) {
+  for (const std::vector<std::int64_t>& shape :
+       {std::vector<std::int64_t>{kLargestValueBytes},
+        {std::int64_t{1} << 40, std::int64_t{1} << 40},
+        {0, std::int64_t{1} << 40, std::int64_t{1} << 40}}) {
+    Graph graph = testing_mlp(8, 4, 16);
+    graph.values[0].shape = shape;
+    const auto result = verify_graph(graph);
+    ASSERT_FALSE(result.has_value());
+    EXPECT_NE(result.error().message.find("is too large"), std::string::npos);
+  }
+}
+
 TEST(Graph, NewerVersionIsRefused) {
   Json json = graph_to_json(testing_mlp(8, 4, 16));
   json["version"] = 2;

@@ -21,9 +21,6 @@ namespace shardwright::mesh {
 
 inline constexpr const char* kClusterSchema = "shardwright.cluster";
 inline constexpr std::int64_t kClusterVersion = 1;
-// A guard against a slip of the keyboard; link costs are found by walking all
-// devices.
-inline constexpr std::int64_t kMaxDevices = 65536;
 
 struct LinkLevel {
   std::string name;

@@ -37,11 +37,11 @@ Result<bool> validate_axis(const MeshAxis& axis) {
                     "'_', not starting with a digit. Try: dp, tp, a, b.",
                     axis.name));
   }
-  if (axis.size < 1) {
+  if (axis.size < 1 || axis.size > kMaxDevices) {
     return make_error(ErrorCode::kInvalidMesh,
-                      fmt::format("[mesh] axis '{}': expected a size of at "
-                                  "least 1, got {}",
-                                  axis.name, axis.size));
+                      fmt::format("[mesh] axis '{}': expected a size of 1 to "
+                                  "{}, got {}",
+                                  axis.name, kMaxDevices, axis.size));
   }
   const auto usable = [](double value) { return value >= 0 && value < 1e300; };
   if (!usable(axis.alpha.value) || !usable(axis.beta)) {
@@ -104,8 +104,16 @@ Result<bool> validate(const DeviceMesh& mesh) {
                     kMaxAxes, mesh.axes.size()));
   }
   std::set<std::string> names;
+  std::int64_t devices = 1;
   for (const MeshAxis& axis : mesh.axes) {
     SW_RETURN_IF_ERROR(validate_axis(axis));
+    devices *= axis.size;
+    if (devices > kMaxDevices) {
+      return make_error(ErrorCode::kInvalidMesh,
+                        fmt::format("[mesh] too many devices: expected at most "
+                                    "{}, got {} up to axis '{}'",
+                                    kMaxDevices, devices, axis.name));
+    }
     if (!names.insert(axis.name).second) {
       return make_error(ErrorCode::kInvalidMesh,
                         fmt::format("[mesh] two axes are named '{}'. Try: give "

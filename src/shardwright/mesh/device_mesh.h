@@ -20,6 +20,9 @@ namespace shardwright::mesh {
 // More axes than this are refused: conversions are searched over all their
 // layouts, and no known training layout needs more.
 inline constexpr std::size_t kMaxAxes = 4;
+// A guard against a slip of the keyboard; link costs are found by walking all
+// devices.
+inline constexpr std::int64_t kMaxDevices = 65536;
 
 enum class CollectiveKind {
   kAllGather,
@@ -54,7 +57,8 @@ struct DeviceMesh {
 };
 
 // 1..kMaxAxes axes, sizes of at least 1, distinct names of the form
-// [A-Za-z_][A-Za-z0-9_]*, finite alpha and beta, a valid device.
+// [A-Za-z_][A-Za-z0-9_]*, finite alpha and beta, at most kMaxDevices devices, a
+// valid device.
 // Errors: kInvalidMesh.
 Result<bool> validate(const DeviceMesh& mesh);
 

@@ -100,7 +100,10 @@ TEST(DeviceMesh, ValidateNamesTheFault) {
   };
   EXPECT_EQ(message({{"dp", 2, Seconds(1), 1}}), "");
   EXPECT_THAT(message({}), HasSubstr("expected 1 to 4, got 0"));
-  EXPECT_THAT(message({{"a", 0, {}, 0}}), HasSubstr("at least 1, got 0"));
+  EXPECT_THAT(message({{"a", 0, {}, 0}}),
+              HasSubstr("a size of 1 to 65536, got 0"));
+  EXPECT_THAT(message({{"a", 65536, {}, 0}, {"b", 65536, {}, 0}}),
+              HasSubstr("too many devices: expected at most 65536"));
   EXPECT_THAT(message({{"a", 2, {}, 0}, {"a", 2, {}, 0}}),
               HasSubstr("two axes are named 'a'"));
   EXPECT_THAT(message({{"a:b", 2, {}, 0}}), HasSubstr("is no axis name"));

@@ -152,9 +152,7 @@ Result<std::vector<CollectiveStep>> get_collectives(const Json& object,
     for (const auto& [name, field] :
          {std::pair{"dim", &step.dim}, {"to_dim", &step.to_dim}}) {
       if (!item.contains(name)) continue;
-      SW_ASSIGN_OR_RETURN(const std::int64_t number,
-                          get_int(item, name, where));
-      *field = static_cast<std::int32_t>(number);
+      SW_ASSIGN_OR_RETURN(*field, get_index(item, name, where));
     }
     out.push_back(std::move(step));
   }
@@ -258,9 +256,7 @@ Result<Step> step_from_json(const Json& json, const std::string& where) {
         ErrorCode::kParseError,
         fmt::format("[plan] {}: unknown step kind '{}'", where, kind));
   }
-  SW_ASSIGN_OR_RETURN(const std::int64_t region,
-                      get_int(json, "region", where));
-  step.region = static_cast<std::int32_t>(region);
+  SW_ASSIGN_OR_RETURN(step.region, get_index(json, "region", where));
   return step;
 }
 
@@ -348,9 +344,7 @@ Result<bool> read_program(const Json& json, Plan& plan) {
   SW_ASSIGN_OR_RETURN(const Json* regions, get_array(json, "regions", "plan"));
   for (const Json& item : *regions) {
     Region region;
-    SW_ASSIGN_OR_RETURN(const std::int64_t id,
-                        get_int(item, "id", "plan.regions"));
-    region.id = static_cast<std::int32_t>(id);
+    SW_ASSIGN_OR_RETURN(region.id, get_index(item, "id", "plan.regions"));
     SW_ASSIGN_OR_RETURN(region.name, get_string(item, "name", "plan.regions"));
     SW_ASSIGN_OR_RETURN(region.recompute,
                         get_bool(item, "recompute", "plan.regions"));
@@ -400,8 +394,9 @@ Result<bool> read_answer(const Json& json, Plan& plan) {
     if (plan.objective.unit.picoseconds < 1) {
       return make_error(
           ErrorCode::kInvalidPlan,
-          fmt::format("plan.objective.unit_ps: expected at least 1, got {}",
-                      plan.objective.unit.picoseconds));
+          fmt::format(
+              "[plan] plan.objective.unit_ps: expected at least 1, got {}",
+              plan.objective.unit.picoseconds));
     }
   }
   SW_ASSIGN_OR_RETURN(plan.objective.status,

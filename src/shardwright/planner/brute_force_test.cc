@@ -7,7 +7,6 @@
 // is stored where that is cheapest for its reader, so a plan is one strategy
 // for each op. The sum is written anew here: no node, edge or passage is
 // involved.
-#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>

@@ -5,6 +5,7 @@
 #include "shardwright/ir/graph.h"
 #include "shardwright/mesh/cluster.h"
 #include "shardwright/planner/make_plan.h"
+#include "shardwright/planner/plan_case.h"
 #include "shardwright/sim/replay.h"
 #include "shardwright/solver/problem_json.h"
 
@@ -85,11 +86,10 @@ Result<std::string> make_plan_text(const std::string& graph_json,
 
 Result<std::string> replay_text(const std::string& graph_json,
                                 const std::string& plan_json) {
-  SW_ASSIGN_OR_RETURN(const ir::Graph graph, read_graph(graph_json));
-  SW_ASSIGN_OR_RETURN(const Json json, parse_json(plan_json, "plan"));
-  SW_ASSIGN_OR_RETURN(const plan::Plan plan, plan::plan_from_json(json));
+  SW_ASSIGN_OR_RETURN(const PlanCase input,
+                      read_plan_case(graph_json, plan_json));
   SW_ASSIGN_OR_RETURN(const sim::MemoryTimeline timeline,
-                      sim::replay(graph, plan));
+                      sim::replay(input.graph, input.plan));
   Json out = {{"peak_bytes", timeline.peak_bytes},
               {"peak_at", timeline.peak_at},
               {"parameters_bytes", timeline.parameters_bytes},

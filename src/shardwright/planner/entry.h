@@ -27,7 +27,8 @@ Result<std::string> make_plan_text(const std::string& graph_json,
                                    const RunHooks& hooks = {});
 
 // The memory timeline of a plan, for reports and tests:
-// {"peak_bytes", "peak_at", "points": [{"at", "level", "peak"}], ...}.
+// {"peak_bytes", "peak_at", "points": [{"at", "level", "peak"}], ...}. Errors:
+// those of read_plan_case.
 Result<std::string> replay_text(const std::string& graph_json,
                                 const std::string& plan_json);
 

@@ -8,6 +8,7 @@
 #include "shardwright/planner/alternatives.h"
 #include "shardwright/planner/explain_program.h"
 #include "shardwright/planner/options.h"
+#include "shardwright/planner/plan_case.h"
 
 namespace shardwright::planner {
 namespace {
@@ -16,29 +17,6 @@ namespace {
 constexpr std::size_t kMostExplained = 8;
 // Changes elsewhere that one alternative names.
 constexpr std::size_t kMostChanges = 4;
-
-struct Case {
-  ir::Graph graph;
-  plan::Plan plan;
-};
-
-Result<Case> read_case(const std::string& graph_json,
-                       const std::string& plan_json) {
-  Case out;
-  SW_ASSIGN_OR_RETURN(const Json graph, parse_json(graph_json, "graph"));
-  SW_ASSIGN_OR_RETURN(out.graph, ir::graph_from_json(graph));
-  SW_ASSIGN_OR_RETURN(const Json plan, parse_json(plan_json, "plan"));
-  SW_ASSIGN_OR_RETURN(out.plan, plan::plan_from_json(plan));
-  const std::string hash = ir::graph_hash(out.graph);
-  if (hash != out.plan.graph_hash) {
-    return make_error(ErrorCode::kInvalidPlan,
-                      fmt::format("[planner] the plan is of another graph: "
-                                  "expected hash {}, got {}. Try: the graph "
-                                  "that the plan was made from.",
-                                  hash, out.plan.graph_hash));
-  }
-  return out;
-}
 
 PlanOptions options_of(const plan::Plan& plan) {
   PlanOptions options;
@@ -64,7 +42,7 @@ std::map<std::string, const plan::Step*> steps_by_op(const plan::Plan& plan) {
 // Explains one op by solving again under each of its strategies.
 class OpExplainer {
  public:
-  OpExplainer(const Case& input, const Model& model,
+  OpExplainer(const PlanCase& input, const Model& model,
               const PlanningProblem& problem)
       : input_(input),
         model_(model),
@@ -182,33 +160,19 @@ class OpExplainer {
     return out + "\n";
   }
 
-  const Case& input_;
+  const PlanCase& input_;
   const Model& model_;
   const PlanningProblem& problem_;
   std::map<std::string, const plan::Step*> steps_;
 };
-
-// Every op of the graph has a step in the plan.
-Result<bool> check_complete(const Case& input) {
-  const auto steps = steps_by_op(input.plan);
-  for (const ir::Op& op : input.graph.ops) {
-    if (!steps.contains(op.key)) {
-      return make_error(ErrorCode::kInvalidPlan,
-                        fmt::format("[planner] the plan never runs op '{}'. "
-                                    "Try: plan again.",
-                                    op.key));
-    }
-  }
-  return true;
-}
 
 }  // namespace
 
 Result<std::string> explain_text(const std::string& graph_json,
                                  const std::string& plan_json,
                                  const std::string& query) {
-  SW_ASSIGN_OR_RETURN(const Case input, read_case(graph_json, plan_json));
-  SW_RETURN_IF_ERROR(check_complete(input));
+  SW_ASSIGN_OR_RETURN(const PlanCase input,
+                      read_plan_case(graph_json, plan_json));
   SW_ASSIGN_OR_RETURN(
       const Model model,
       make_model(input.graph, input.plan.mesh, options_of(input.plan)));

@@ -16,8 +16,8 @@ namespace shardwright::planner {
 // elsewhere. One solve per strategy, with the plan's mesh, optimizer and
 // memory limit; pins are not in a plan, so none are kept.
 //
-// Errors: kInvalidArgument (nothing matches), kInvalidPlan (not a plan of this
-// graph), those of make_plan.
+// Errors: kInvalidArgument (nothing matches), those of read_plan_case and of
+// make_plan.
 Result<std::string> explain_text(const std::string& graph_json,
                                  const std::string& plan_json,
                                  const std::string& query);

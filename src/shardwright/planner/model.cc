@@ -109,10 +109,15 @@ Result<OpClass> make_class(const ir::Graph& graph, const ir::Op& op,
   out.record = std::make_shared<const cost::Record>(std::move(record));
   const std::optional<rules::Rule> rule = rules::rule_of(graph, op);
   out.set = strategy::enumerate_strategies(graph, op, rule, mesh);
+  std::vector<std::int64_t> factor_sizes;
+  if (rule) {
+    for (const rules::Factor& factor : rule->factors) {
+      factor_sizes.push_back(factor.size);
+    }
+  }
   SW_RETURN_IF_ERROR(
       cost::check_fits(*out.record, op.operands.size(), op.results.size(),
-                       rule ? rule->factors.size() : 0,
-                       fmt::format("record of op '{}'", op.key)));
+                       factor_sizes, fmt::format("record of op '{}'", op.key)));
   SW_RETURN_IF_ERROR(cost::check_ranks(
       *out.record, graph, op, fmt::format("record of op '{}'", op.key)));
   if (!out.set.has_rule) {

@@ -253,10 +253,15 @@ class Resolver {
       return invalid(fmt::format("op '{}' has no record of variant '{}'",
                                  step.op, step.variant));
     }
-    SW_RETURN_IF_ERROR(
-        cost::check_fits(*resolved.record, resolved.op->operands.size(),
-                         resolved.op->results.size(), step.local_factors.size(),
-                         fmt::format("record of op '{}'", step.op)));
+    for (const std::int64_t size : step.local_factors) {
+      if (size < 0 || size > ir::kLargestValueBytes) {
+        return invalid(
+            fmt::format("step {} runs a factor of size {}", index, size));
+      }
+    }
+    SW_RETURN_IF_ERROR(cost::check_fits(
+        *resolved.local, step.in.size(), step.out.size(), step.local_factors,
+        fmt::format("record of op '{}'", step.op)));
     resolved.saves = !resolved.local->saved.empty();
     for (std::size_t r = 0; r < step.out.size(); ++r) {
       SW_ASSIGN_OR_RETURN(

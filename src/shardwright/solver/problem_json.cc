@@ -15,6 +15,9 @@ Result<std::int64_t> cost_of(const Json& value, const std::string& where) {
   if (!value.is_number_integer()) {
     return bad(where, "a cost must be a whole number or null (infinite)");
   }
+  if (value.is_number_unsigned() && value.get<std::uint64_t>() >= kInfinite) {
+    return kInfinite;
+  }
   return std::min(kInfinite, value.get<std::int64_t>());
 }
 

@@ -20,11 +20,11 @@ Result<mesh::DeviceMesh> mesh_from_text(const std::string& text) {
     mesh::MeshAxis axis;
     SW_ASSIGN_OR_RETURN(axis.name, get_string(entry, "name", "mesh.axes"));
     SW_ASSIGN_OR_RETURN(axis.size, get_int(entry, "size", "mesh.axes"));
-    if (axis.size < 1) {
+    if (axis.size < 1 || axis.size > mesh::kMaxDevices) {
       return make_error(
           ErrorCode::kInvalidMesh,
-          fmt::format("[strategy] axis '{}' has size {}: expected at least 1",
-                      axis.name, axis.size));
+          fmt::format("[strategy] axis '{}' has size {}: expected 1 to {}",
+                      axis.name, axis.size, mesh::kMaxDevices));
     }
     mesh.axes.push_back(std::move(axis));
   }

@@ -413,9 +413,11 @@ class Follower {
     if (split.splits() && !followed.record->scalable) {
       report("the op is split, but its profile is known at full size only");
     }
-    if (followed.record->gradients.size() != op.operands.size() ||
-        followed.record->results.size() != op.results.size()) {
-      report("the profile record is of another op");
+    const auto fits = cost::check_fits(*followed.record, op.operands.size(),
+                                       op.results.size(), split.local_factors,
+                                       "the profile record");
+    if (!fits) {
+      report(fits.error().message);
       return false;
     }
     return true;
