@@ -82,9 +82,11 @@ TEST(RecordTest, SizesBeyond64BitsDoNotFit) {
   const auto fits = [](const char* size) {
     Json json = record_with_read(Json::parse(R"({"c": 1, "f": []})"));
     json["sizes"] = Json::array({Json::parse(size)});
+    json["forward"] = Json::parse(R"([["alloc", 0]])");
+    json["results"] = Json::array({"n0"});
     const auto record = record_from_json(json, "op");
     return record.has_value() &&
-           check_fits(*record, 0, 0, {std::int64_t{1} << 40}, "op").has_value();
+           check_fits(*record, 0, 1, {std::int64_t{1} << 40}, "op").has_value();
   };
   EXPECT_TRUE(fits(R"({"c": 4, "f": [0]})"));
   EXPECT_FALSE(fits(R"({"c": 4, "f": [0, 0]})"));

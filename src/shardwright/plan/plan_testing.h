@@ -1,7 +1,7 @@
 // Stored graphs and plans (tests/cases/plans), and steps of tests' own.
 #pragma once
 
-#include <gtest/gtest.h>
+#include <fmt/format.h>
 
 #include <string>
 #include <utility>
@@ -14,8 +14,8 @@
 namespace shardwright::plan {
 
 inline Json stored(const std::string& name) {
-  return read_json_file(std::string(SW_SOURCE_DIR) + "/tests/cases/plans/" +
-                        name + ".json")
+  return read_json_file(
+             fmt::format("{}/tests/cases/plans/{}.json", SW_SOURCE_DIR, name))
       .value();
 }
 inline ir::Graph stored_graph(const std::string& name) {

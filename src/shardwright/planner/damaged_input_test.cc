@@ -16,7 +16,7 @@
 
 #include "shardwright/base/json.h"
 #include "shardwright/ir/graph.h"
-#include "shardwright/plan/plan.h"
+#include "shardwright/plan/plan_testing.h"
 #include "shardwright/planner/entry.h"
 #include "shardwright/planner/explain.h"
 #include "shardwright/solver/problem_json.h"
@@ -27,13 +27,8 @@
 namespace shardwright::planner {
 namespace {
 
+using plan::stored;
 using solver::TestRandom;
-
-Json stored(const std::string& name) {
-  return read_json_file(std::string(SW_SOURCE_DIR) + "/tests/cases/plans/" +
-                        name + ".json")
-      .value();
-}
 
 // ---- making damage ---------------------------------------------------------
 
@@ -327,7 +322,7 @@ TEST(DamagedGraphs, ArePlannedOrRefused) {
   const Json options = {
       {"cluster", "4 h100"}, {"mesh", {2, 2}}, {"time_limit_s", 1}};
   Outcomes outcomes;
-  for (int i = 0; i < 150; ++i) {
+  for (int i = 0; i < 600; ++i) {
     TestRandom random(i);
     Json graph = graphs[i % graphs.size()];
     Json wish = options;
@@ -337,8 +332,8 @@ TEST(DamagedGraphs, ArePlannedOrRefused) {
         [&] { return make_plan_text(graph.dump(), wish.dump()); }, name,
         outcomes);
   }
-  EXPECT_GT(outcomes.answers, 30);
-  EXPECT_GT(outcomes.refusals, 30);
+  EXPECT_GT(outcomes.answers, 60);
+  EXPECT_GT(outcomes.refusals, 60);
 }
 
 Result<std::string> solved(const std::string& text) {
