@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from math import prod
 from typing import Any
 
-from shardwright.profile.scratch import Alternative, Part
+from shardwright.profile.opaque.scratch import Alternative, Part
 
 __all__ = ["NotProportional", "Scaling", "constant"]
 

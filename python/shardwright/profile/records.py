@@ -37,7 +37,7 @@ from shardwright.profile.expressions import NotProportional, Scaling, constant
 from shardwright.profile.kernels import Kernel
 from shardwright.profile.layout import Layout, layout_json, memory_order
 from shardwright.profile.running import Event, Run, Runner
-from shardwright.profile.scratch import Alternative
+from shardwright.profile.opaque.scratch import Alternative
 
 __all__ = ["FactorMap", "OpCall", "make_record"]
 

@@ -25,6 +25,7 @@ from torch.utils._pytree import tree_leaves
 from shardwright.profile.kernels import Kernel, kernel_of
 from shardwright.profile.layout import Layout, is_dense
 from shardwright.profile.opaque import storage_bytes, transients
+from shardwright.profile.opaque.call import KernelCall
 
 __all__ = ["Run", "Runner"]
 
@@ -157,6 +158,7 @@ class _Recorder(TorchDispatchMode):
         self._events: list[Event] = []
         self._kernels: list[Kernel] = []
         self._held: list[Tensor] = []  # gradients, until the run is over
+        self._saved_number: dict[int, int] = {}  # as saved -> in run.saved
         self._first_backward = 0
         self._recording = False
         self._in_backward = False
@@ -169,9 +171,10 @@ class _Recorder(TorchDispatchMode):
         if not self._recording:
             return func(*args, **kwargs)
         func = self._as_engine_calls(func, args)
-        for scratch in transients(func, args, self._threads):
-            self._events.append(("transient", scratch))
         out = func(*args, **kwargs)
+        call = KernelCall(func, args, kwargs, out, self._threads, self._in_backward)
+        for scratch in transients(call):
+            self._events.append(("transient", scratch))
         kernel = kernel_of(func, args, kwargs, out)
         if kernel is not None:
             self._kernels.append(kernel)
@@ -235,10 +238,20 @@ class _Recorder(TorchDispatchMode):
     def finish_forward(self, results: list[Tensor]) -> None:
         self.run.results = [self.handle(result) for result in results]
         self.run.result_layouts = [Layout.of(result) for result in results]
+        self._forget_released()
         self.run.forward, self._events = self._events, []
         self.run.kernels_forward, self._kernels = self._kernels, []
         self._first_backward = len(self.run.sizes)
         self._recording, self._in_backward = False, True
+
+    def _forget_released(self) -> None:
+        """Nothing is saved by a node that died in forward: its results are not
+        the op's (the values of a sort of which the order is wanted)."""
+        released = {number for kind, number in self._events if kind == "release"}
+        self._events = [event for event in self._events if event[0] != "release"]
+        kept = [n for n in range(len(self.run.saved)) if n not in released]
+        self.run.saved = [self.run.saved[number] for number in kept]
+        self._saved_number = {number: new for new, number in enumerate(kept)}
 
     def gradient_of(self, operand: int, gradient: Tensor) -> None:
         self.run.gradients[operand] = self.handle(gradient)
@@ -253,7 +266,9 @@ class _Recorder(TorchDispatchMode):
         """Keeps frees of storages born in backward: older ones die with their
         last reference (result, saved), which the replay counts."""
         self.run.backward = [
-            event
+            ("release", self._saved_number[event[1]])
+            if event[0] == "release"
+            else event
             for event in self._events
             if event[0] != "free" or event[1] >= self._first_backward
         ]

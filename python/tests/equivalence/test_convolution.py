@@ -18,8 +18,8 @@ from shardwright import _core
 from shardwright.capture import capture
 from shardwright.execute.memory import watch
 from shardwright.profile import make_records
-from shardwright.profile.convolution import backward_scratch, forward_scratch
-from shardwright.profile.scratch import highest
+from shardwright.profile.opaque.convolution import backward_scratch, forward_scratch
+from shardwright.profile.opaque.scratch import highest
 from shardwright.runtime import local_variants
 
 MARK = 7_777_777  # bytes; no convolution here allocates just this

@@ -93,9 +93,12 @@ void damage_number(Json& json, TestRandom& random) {
   }
   const auto number = json.get<std::int64_t>();
   const std::vector<std::int64_t> shifts = {1, -1, 2, 5, 1 << 20};
-  if (random.chance(0.7) && std::abs(number) < (std::int64_t{1} << 60)) {
+  const auto is_below = [number](std::int64_t bound) {
+    return -bound < number && number < bound;
+  };
+  if (random.chance(0.7) && is_below(std::int64_t{1} << 60)) {
     json = number + any_of(shifts, random);
-  } else if (std::abs(number) < (std::int64_t{1} << 31)) {
+  } else if (is_below(std::int64_t{1} << 31)) {
     json = number * (std::int64_t{1} << random.below(31));
   } else {
     json = -1;

@@ -434,7 +434,7 @@ Relaxation::Outcome Relaxation::tighten(const Allowed& allowed,
   double cap_factor = 4;
   double radius = kFirstRadius;
   double expected = 0;  // rise of the bound that the last master promised
-  std::int64_t before = out.bound;
+  std::int64_t before = 0;  // bound of the round before, if there is one
   for (int round = 0; round < effort.rounds; ++round) {
     trial.resize(rows_.size(), 0.0);
     const Point point = evaluate_at(allowed, trial, sink);
@@ -458,7 +458,7 @@ Relaxation::Outcome Relaxation::tighten(const Allowed& allowed,
     // Few rows: the whole space, and half way towards it. Many: a box that
     // grows with success.
     const bool boxed = rows_.size() > kRowsWithoutBox;
-    if (boxed) {
+    if (boxed && round > 0) {
       const double gain = double(out.bound - before);
       if (gain > 0.3 * expected) {
         radius = std::min(1.0, radius * 1.6);

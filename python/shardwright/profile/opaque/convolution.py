@@ -20,13 +20,15 @@ from typing import Any
 
 import torch
 
-from shardwright.profile.scratch import Alternative, Condition, Part
+from shardwright.profile.opaque.scratch import Alternative, Condition, Part
 
 __all__ = ["backward_scratch", "forward_scratch"]
 
 _SMALL_IMAGE = 20480  # elements up to which ATen keeps one image to itself
 _LARGE_BATCH = 16  # from which ATen gives oneDNN single-threaded 1x1 kernels
 _FEW_CHANNELS = 8  # up to which strided kernels on rows are not used for groups
+_COLORS = 3  # channels whose weight gradient is taken from data as it lies
+_LARGE_KERNEL = 14  # from which blocked kernels for the weight do not apply
 _PAGE_ELEMENTS = 4096  # unit of oneDNN's padded copy in strided backward
 _PAGE = 4096  # bytes
 _ALIGN = 128  # bytes oneDNN adds to align a scratchpad
@@ -39,7 +41,10 @@ def forward_scratch(args: Sequence[Any], threads: int) -> list[Alternative]:
     data, weight = args[0], args[1]
     found: list[Alternative] = []
     for shape, box in _shapes(data, weight, args[3:9], threads):
-        found += _extended(_forward(shape), box, _copies(shape, data, weight))
+        copies = _copies(shape, data, weight)
+        if args[2] is not None:
+            copies = (*copies, _padded_bias(shape), Part(_ALIGN))
+        found += _extended(_forward(shape), box, copies)
     return found
 
 
@@ -124,6 +129,17 @@ class _Shape:
         if self.depthwise:
             return Part(scale, (), ((self.groups, b),))
         return Part(scale, (self.groups,), ((self.data, b), (self.result, b)))
+
+    @property
+    def w_flat(self) -> Part:
+        """The blocked copy for a first layer: its data channels are not padded."""
+        scale = self.item * self.num_taps
+        return Part(scale, (self.groups, self.data), ((self.result, self.block),))
+
+    @property
+    def few(self) -> int:
+        """Channels up to which a first layer reads its data as it lies."""
+        return self.block - 1 if self.block == 8 else 3
 
     @property
     def columns(self) -> Part:
@@ -265,8 +281,9 @@ def _forward(shape: _Shape) -> list[Alternative]:
         found += _extended(_native_forward(shape), box, ())
     for box in _onednn_boxes(shape):
         if shape.transposed:
-            swapped = _swapped(shape)
-            parts = _onednn_data_gradient(swapped)
+            parts = _extended(
+                _onednn_data_gradient(_swapped(shape)), (), (Part(_ALIGN),)
+            )
         else:
             parts = _onednn_forward(shape)
         found += _extended(parts, box, ())
@@ -297,16 +314,17 @@ def _onednn_forward(shape: _Shape) -> list[Alternative]:
             Alternative((shape.out, *_gemm(shape))),
         ]
     found = [Alternative((shape.out_blocked, shape.out))]
-    copies = (shape.w_blocked, shape.out_blocked, *_reduced_to_unit_stride(shape))
-    few = shape.block - 1 if shape.block == 8 else 3
+    copies = (shape.out_blocked, *_reduced_to_unit_stride(shape))
+    blocked = (shape.x_blocked, shape.w_blocked, *copies)
     if shape.one_group and max(shape.kernel) > 1:
-        # The first layer reads its few channels as they lie.
         found += [
-            Alternative(copies, (Condition(shape.data, 1, few),)),
-            Alternative((shape.x_blocked, *copies), (Condition(shape.data, few + 1),)),
+            Alternative(
+                (shape.w_flat, *copies), (Condition(shape.data, 1, shape.few),)
+            ),
+            Alternative(blocked, (Condition(shape.data, shape.few + 1),)),
         ]
     else:
-        found.append(Alternative((shape.x_blocked, *copies)))
+        found.append(Alternative(blocked))
     if _exceeds_data(shape) and shape.stride > 1:
         found.append(Alternative((shape.out, *_gemm(shape))))
     return found
@@ -406,13 +424,13 @@ def _onednn_data_gradient(shape: _Shape) -> list[Alternative]:
 
 def _strided(shape: _Shape) -> tuple[Part, ...]:
     """Scratch of oneDNN's strided data gradient: per thread a padded copy of one
-    image's gradient, and buffers that grow when rows have an odd length."""
+    image's gradient, and buffers that grow when rows are no multiple of the stride."""
     halo = max(ceil((k - 1) / shape.stride) for k in shape.kernel)
     places = prod(
         n + (halo if k > 1 else 0)
         for n, k in zip(shape.result_sizes, shape.kernel, strict=True)
     )
-    odd = shape.data_sizes[-1] % 2 == 1
+    odd = shape.data_sizes[-1] % shape.stride > 0
     fixed, buffers = (16384, 24600) if odd else (12288, 8216)
     channels = (shape.groups, shape.result)
     copy = (
@@ -427,28 +445,47 @@ def _strided(shape: _Shape) -> tuple[Part, ...]:
 def _onednn_weight_gradient(shape: _Shape, mask: Sequence[bool]) -> list[Alternative]:
     kept = [shape.x] if mask[0] else []
     bias = _bias(shape, mask)
-    reordered = Alternative((*kept, shape.w_blocked, shape.w, *bias, *bias))
-    found = [reordered, Alternative((*kept, shape.w, shape.w, *bias, *bias))]
-    if shape.blocked:
-        found.append(
-            Alternative(
-                (
-                    *kept,
-                    shape.out_blocked,
-                    shape.x_blocked,
-                    shape.w_blocked,
-                    *_reduction(shape, mask),
-                    *_reduced_to_unit_stride(shape),
+    found = [
+        Alternative((*kept, shape.w_blocked, shape.w, *bias, *bias)),
+        Alternative((*kept, shape.w, shape.w, *bias, *bias)),
+    ]
+    plain = _swapped(shape) if shape.transposed else shape
+    if plain.blocked and not _wants_gemm(plain):
+        scratch = (*_reduction(shape, mask), *_reduced_to_unit_stride(plain))
+        blocked = (plain.out_blocked, plain.x_blocked, plain.w_blocked)
+        if plain.one_group and plain.block == 8 and max(plain.kernel) > 1:
+            flat = (plain.out_blocked, plain.w_flat)
+            colors = (Condition(plain.data, _COLORS, _COLORS),)
+            found.append(Alternative((*kept, *flat, *scratch), colors))
+            found += [
+                Alternative((*kept, *blocked, *scratch), (other,))
+                for other in (
+                    Condition(plain.data, high=_COLORS - 1),
+                    Condition(plain.data, low=_COLORS + 1),
                 )
-            )
-        )
-    unusual = shape.dilated or len(shape.kernel) == 3 or shape.transposed
-    if not shape.blocked or shape.depthwise or unusual or _exceeds_data(shape):
-        sums = shape.w.times(4 * shape.threads)
-        found.append(
-            Alternative((*kept, shape.w, *bias, sums, *_gemm(shape), Part(_ALIGN)))
-        )
+            ]
+        else:
+            found.append(Alternative((*kept, *blocked, *scratch)))
+    if _wants_gemm(plain) or not plain.blocked or plain.depthwise or plain.dilated:
+        found.append(Alternative((*kept, shape.w, *bias, *_gemm_of_weight(plain))))
     return found
+
+
+def _wants_gemm(shape: _Shape) -> bool:
+    """Where AVX2 has no blocked kernel for the gradient of the weight."""
+    volumes = len(shape.kernel) == 3 and max(shape.kernel) > 1
+    large = max(shape.kernel) >= _LARGE_KERNEL
+    return shape.block == 8 and (volumes or large or _exceeds_data(shape))
+
+
+def _gemm_of_weight(shape: _Shape) -> tuple[Part, ...]:
+    """Four sums per thread, and im2col, of volumes one slice at a time."""
+    sums = shape.w.times(4 * shape.threads)
+    if shape.pointwise:
+        return (sums, Part(2 * _ALIGN))
+    places = shape.result_sizes[1:] if len(shape.kernel) == 3 else shape.result_sizes
+    scale = shape.item * shape.num_taps * prod(places) * shape.threads
+    return (sums, Part(scale, (shape.data,)), Part(2 * _ALIGN))
 
 
 def _reduction(shape: _Shape, mask: Sequence[bool]) -> tuple[Part, ...]:

@@ -1,0 +1,49 @@
+"""Attention of the CPU ("flash", ATen's own)."""
+
+from shardwright.profile.opaque.call import KernelCall, whole
+from shardwright.profile.opaque.scratch import Alternative, Condition, Part
+
+__all__ = ["attention", "attention_backward"]
+
+_ACCUMULATE = 4  # bytes: float32 whatever the operands are
+
+
+def attention(call: KernelCall) -> list[Alternative]:
+    """Result, log-sum-exp, and per thread a block of scores and of output."""
+    query, key = call.args[0], call.args[1]
+    batch, heads, length, head_dim = query.shape
+    rows, columns = _block(length, key.shape[2])
+    scratch = rows * columns + 2 * rows + rows * head_dim
+    return [
+        Alternative(
+            (
+                whole(query),
+                Part(_ACCUMULATE, (batch, heads, length)),
+                Part(scratch * call.threads * _ACCUMULATE),
+            )
+        )
+    ]
+
+
+def attention_backward(call: KernelCall) -> list[Alternative]:
+    """Three gradients, a copy of the incoming one unless it lies [batch, length,
+    heads, size], and per thread a block of scores and one of their gradients."""
+    gradient, query, key, value = call.args[:4]
+    rows, columns = _block(query.shape[2], key.shape[2])
+    always = (
+        *(whole(tensor) for tensor in (query, key, value)),
+        Part((2 * rows * columns * call.threads + rows) * _ACCUMULATE),
+    )
+    if gradient.transpose(1, 2).is_contiguous():
+        return [Alternative(always)]
+    # One head, or one row, that is left of a contiguous gradient lies both ways.
+    _, heads, length, _ = gradient.shape
+    both = gradient.is_contiguous()
+    when = (Condition(heads, low=2), Condition(length, low=2)) if both else ()
+    return [Alternative(always), Alternative((*always, whole(gradient)), when)]
+
+
+def _block(length: int, keys: int) -> tuple[int, int]:
+    """Rows and columns of scores that the CPU kernels hold at a time."""
+    rows = 256 if length >= 768 else 64 if length >= 192 else 32
+    return min(rows, length), min(512, keys)

@@ -1,0 +1,44 @@
+"""One dispatched kernel, as the formulas see it, and parts they share."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch._ops import OpOverload
+from torch.utils._pytree import tree_leaves
+
+from shardwright.profile.opaque.scratch import Part
+
+__all__ = ["KernelCall", "copy_as", "whole"]
+
+
+@dataclass(frozen=True)
+class KernelCall:
+    """`op(*args, **kwargs)` gave `out`; `threads` CPU threads run it."""
+
+    op: OpOverload
+    args: Sequence[Any]
+    kwargs: Mapping[str, Any]
+    out: Any
+    threads: int
+    in_backward: bool
+
+    @property
+    def name(self) -> str:
+        return self.op._schema.name.split("::")[1]
+
+    @property
+    def results(self) -> list[Tensor]:
+        return [leaf for leaf in tree_leaves(self.out) if isinstance(leaf, Tensor)]
+
+
+def whole(tensor: Tensor) -> Part:
+    """The bytes of all its elements."""
+    return Part(tensor.element_size(), tuple(tensor.shape))
+
+
+def copy_as(tensor: Tensor, dtype: torch.dtype) -> Part:
+    """The bytes of its elements converted to `dtype`."""
+    return Part(dtype.itemsize, tuple(tensor.shape))
