@@ -194,7 +194,7 @@ def replay(graph, local_factors=None, shapes=None):
 
 def measured(module, inputs):
     """(peak, end) bytes above the start, really allocated by a second step."""
-    import torch
+    from shardwright.execute.memory import watch
 
     def step():
         for parameter in module.parameters():
@@ -206,19 +206,6 @@ def measured(module, inputs):
     del (warm := [step()])[:]
     for parameter in module.parameters():
         parameter.grad = None
-    activities = [torch.profiler.ProfilerActivity.CPU]
-    with torch.profiler.profile(activities=activities, profile_memory=True) as profile:
-        outputs = module(*inputs)
-        outputs[0].backward()
-    del warm
-    events = [
-        event
-        for event in profile.profiler.kineto_results.events()
-        if event.name() == "[memory]"
-    ]
-    events.sort(key=lambda event: event.start_ns())
-    level = peak = 0
-    for event in events:
-        level += event.nbytes()
-        peak = max(peak, level)
-    return peak, level
+    held = []
+    seen = watch(lambda: held.append(step()))
+    return seen.peak_bytes, seen.kept_bytes

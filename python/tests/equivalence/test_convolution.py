@@ -37,10 +37,15 @@ class Conv:
     dilation: int = 1
     mask: tuple[bool, bool, bool] = (True, True, False)
     dtype: torch.dtype = torch.float32
+    padding: int | None = None  # as the kernel's half by default
+    transposed: bool = False
 
     def tensors(self):
         rank = len(self.size)
-        weight = (self.result, self.data // self.groups, *[self.kernel] * rank)
+        channels = (self.result, self.data // self.groups)
+        if self.transposed:
+            channels = (self.data, self.result // self.groups)
+        weight = (*channels, *[self.kernel] * rank)
         return (
             torch.randn(self.batch, self.data, *self.size, dtype=self.dtype),
             torch.randn(weight, dtype=self.dtype),
@@ -49,10 +54,14 @@ class Conv:
     def rest(self):
         rank = len(self.size)
         pad = self.dilation * (self.kernel // 2)
+        pad = pad if self.padding is None else self.padding
         return (
-            [self.stride] * rank, [pad] * rank, [self.dilation] * rank, False,
-            [0] * rank, self.groups,
+            [self.stride] * rank, [pad] * rank, [self.dilation] * rank,
+            self.transposed, [0] * rank, self.groups,
         )  # fmt: skip
+
+    def bias(self):
+        return torch.randn(self.result, dtype=self.dtype) if self.mask[2] else None
 
     def bias_sizes(self):
         return [self.result] if self.mask[2] else None
@@ -92,6 +101,22 @@ COMMON = [
     Conv(2, 64, 64, (8, 8), 3, mask=(True, True, True)),
     Conv(2, 64, 64, (8, 8), 3, mask=(False, True, False)),
     Conv(2, 64, 64, (8, 8), 3, mask=(True, False, False)),
+    # Few channels, kernels as large as their stride, volumes, with a bias.
+    *(Conv(4, c, 16, (12, 12), 3, mask=(True, True, True)) for c in (1, 2, 3, 4)),
+    *(Conv(4, 16, c, (12, 12), 3, mask=(True, True, True)) for c in (1, 3, 8)),
+    Conv(2, 3, 16, (64, 64), 16, stride=16, padding=0),
+    Conv(4, 3, 16, (12, 12), 3, mask=(False, True, False)),
+    Conv(4, 3, 16, (24,), 3, mask=(False, True, True)),
+    Conv(4, 2, 6, (6, 6, 6), 3), Conv(4, 16, 16, (6, 6, 6), 3),
+    Conv(4, 6, 8, (6, 6, 6), 3, stride=2, mask=(True, True, True)),
+    Conv(4, 8, 16, (6, 6, 6), 1), Conv(4, 8, 16, (6, 6, 6), 3, padding=0),
+    # Transposed.
+    Conv(5, 16, 1, (41,), 5, stride=5, padding=0, transposed=True),
+    Conv(5, 16, 8, (41,), 4, stride=2, padding=1, transposed=True),
+    Conv(5, 16, 8, (9, 9), 4, stride=2, padding=1, transposed=True),
+    Conv(5, 8, 3, (9, 9), 2, 2, padding=0, transposed=True, mask=(True, True, True)),
+    Conv(4, 12, 8, (8, 8), 3, transposed=True, mask=(True, True, True)),
+    Conv(2, 8, 4, (4, 4, 4), 2, stride=2, padding=0, transposed=True),
     Conv(4, 16, 16, (8, 8), 3, dtype=torch.float64),
     Conv(1, 16, 16, (8, 8), 3, groups=4, dtype=torch.float64),
 ]  # fmt: skip
@@ -123,12 +148,13 @@ def _measured(convs):
     prepared = []
     for conv in convs:
         data, weight = conv.tensors()
-        out = torch.ops.aten.convolution(data, weight, None, *conv.rest())
-        prepared.append((conv, data, weight, torch.randn_like(out)))
+        bias = conv.bias()
+        out = torch.ops.aten.convolution(data, weight, bias, *conv.rest())
+        prepared.append((conv, data, weight, bias, torch.randn_like(out)))
 
     def work():
-        for conv, data, weight, gradient in prepared:
-            torch.ops.aten.convolution(data, weight, None, *conv.rest())
+        for conv, data, weight, bias, gradient in prepared:
+            torch.ops.aten.convolution(data, weight, bias, *conv.rest())
             torch.empty(MARK, dtype=torch.uint8)
             torch.ops.aten.convolution_backward(
                 gradient, data, weight, conv.bias_sizes(), *conv.rest(), list(conv.mask)
@@ -150,8 +176,8 @@ def _measured(convs):
 
 def _formula(conv, threads):
     data, weight = conv.tensors()
-    out = torch.ops.aten.convolution(data, weight, None, *conv.rest())
-    forward = (data, weight, None, *conv.rest())
+    out = torch.ops.aten.convolution(data, weight, conv.bias(), *conv.rest())
+    forward = (data, weight, conv.bias(), *conv.rest())
     backward = (out, data, weight, conv.bias_sizes(), *conv.rest(), conv.mask)
     return (
         highest(forward_scratch(forward, threads)),

@@ -433,7 +433,7 @@ Relaxation::Outcome Relaxation::tighten(const Allowed& allowed,
   Prices trial = start;
   double cap_factor = 4;
   double radius = kFirstRadius;
-  double expected = 0;  // rise of the bound that the last master promised
+  double expected = 0;      // rise of the bound that the last master promised
   std::int64_t before = 0;  // bound of the round before, if there is one
   for (int round = 0; round < effort.rounds; ++round) {
     trial.resize(rows_.size(), 0.0);

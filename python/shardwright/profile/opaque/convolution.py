@@ -44,7 +44,8 @@ def forward_scratch(args: Sequence[Any], threads: int) -> list[Alternative]:
         copies = _copies(shape, data, weight)
         if args[2] is not None:
             copies = (*copies, _padded_bias(shape), Part(_ALIGN))
-        found += _extended(_forward(shape), box, copies)
+        has_bias = args[2] is not None
+        found += _extended(_forward(shape, has_bias), box, copies)
     return found
 
 
@@ -75,6 +76,7 @@ class _Shape:
     kernel: tuple[int, ...]
     stride: int
     dilated: bool
+    padded: bool
     pointwise: bool  # 1x1 with stride 1 and no padding: no im2col
     transposed: bool
     item: int  # bytes
@@ -150,10 +152,12 @@ class _Shape:
 
     @property
     def native_columns(self) -> tuple[Part, ...]:
-        if self.pointwise:
-            return ()
+        return () if self.pointwise else (self.all_columns,)
+
+    @property
+    def all_columns(self) -> Part:
         one = self.columns
-        return (Part(one.scale, (*one.dims, self.batch)),)
+        return Part(one.scale, (*one.dims, self.batch))
 
     def _plain(self, channels: int, sizes: tuple[int, ...]) -> Part:
         return Part(self.item * prod(sizes), (self.batch, self.groups, channels))
@@ -185,6 +189,7 @@ def _shapes(
         "kernel": kernel,
         "stride": max(stride),
         "dilated": max(dilation) > 1,
+        "padded": max(padding) > 0,
         "pointwise": max(kernel) == 1 and max(stride) == 1 and max(padding) == 0,
         "transposed": transposed,
         "item": data.element_size(),
@@ -275,15 +280,17 @@ def _native_boxes(shape: _Shape) -> list[Box]:
 # --- forward --------------------------------------------------------------------
 
 
-def _forward(shape: _Shape) -> list[Alternative]:
+def _forward(shape: _Shape, has_bias: bool) -> list[Alternative]:
     found: list[Alternative] = []
     for box in _native_boxes(shape):
         found += _extended(_native_forward(shape), box, ())
     for box in _onednn_boxes(shape):
         if shape.transposed:
-            parts = _extended(
-                _onednn_data_gradient(_swapped(shape)), (), (Part(_ALIGN),)
-            )
+            # A bias is added from one blocked result to another.
+            plain = _swapped(shape)
+            second = has_bias and plain.stride == 1 and plain.blocked
+            extra = (plain.x_blocked,) if second else ()
+            parts = _extended(_onednn_data_gradient(plain), (), (*extra, Part(_ALIGN)))
         else:
             parts = _onednn_forward(shape)
         found += _extended(parts, box, ())
@@ -369,7 +376,8 @@ def _backward(shape: _Shape, mask: Sequence[bool]) -> list[Alternative]:
             )
         if mask[1]:
             parts += _onednn_weight_gradient(shape, mask)
-        found += _extended(parts, box, ())
+        slack = (Part(_ALIGN),) if shape.transposed else ()
+        found += _extended(parts, box, slack)
     return found
 
 
@@ -392,8 +400,11 @@ def _native_backward(shape: _Shape, mask: Sequence[bool]) -> list[Alternative]:
     made = [shape.w] if mask[1] else []
     bias = _bias(shape, mask)
     # 2-D kernels unfold for the weight only.
-    unfolds = mask[1] or shape.dilated or shape.transposed or len(shape.kernel) == 3
+    volumes = len(shape.kernel) == 3
+    unfolds = mask[1] or shape.dilated or shape.transposed or volumes
     columns = shape.native_columns if unfolds else ()
+    if volumes and shape.pointwise and mask[0]:
+        columns = (shape.all_columns,)  # made even where they are the data
     if shape.one_group:
         return [Alternative((*kept, *made, *bias, *columns))]
     one_x, one_out = _of_one_group(shape.x), _of_one_group(shape.out)
@@ -473,7 +484,7 @@ def _onednn_weight_gradient(shape: _Shape, mask: Sequence[bool]) -> list[Alterna
 
 def _wants_gemm(shape: _Shape) -> bool:
     """Where AVX2 has no blocked kernel for the gradient of the weight."""
-    volumes = len(shape.kernel) == 3 and max(shape.kernel) > 1
+    volumes = len(shape.kernel) == 3 and shape.padded
     large = max(shape.kernel) >= _LARGE_KERNEL
     return shape.block == 8 and (volumes or large or _exceeds_data(shape))
 
