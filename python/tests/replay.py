@@ -203,7 +203,7 @@ def measured(module, inputs):
         outputs[0].backward()
         return outputs
 
-    del (warm := [step()])[:]
+    step()
     for parameter in module.parameters():
         parameter.grad = None
     held = []

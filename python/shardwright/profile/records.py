@@ -36,8 +36,8 @@ from shardwright.errors import InternalError, InvalidGraphError
 from shardwright.profile.expressions import NotProportional, Scaling, constant
 from shardwright.profile.kernels import Kernel
 from shardwright.profile.layout import Layout, layout_json, memory_order
-from shardwright.profile.running import Event, Run, Runner
 from shardwright.profile.opaque.scratch import Alternative
+from shardwright.profile.running import Event, Run, Runner
 
 __all__ = ["FactorMap", "OpCall", "make_record"]
 

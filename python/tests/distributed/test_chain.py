@@ -86,10 +86,6 @@ SLOW = [
     Case("resnet", (3,), "tight", batch=8),
 ]
 
-# Predicted too high by a formula that counts a copy which the kernel does not make:
-# safe, but above the tenth that is allowed. Only that may fail.
-TOO_HIGH = {Case("pixel_gate", (4,), "tight"): "blocked copy in a weight gradient"}
-
 
 @functools.cache
 def _plan(case: Case) -> Plan:
@@ -158,12 +154,6 @@ def test_equal_to_one_process_slow(case: Case) -> None:
 
 def _check(case: Case, *, slow: bool) -> None:
     outcome = _outcomes(slow)[case]
-    if (
-        outcome
-        and case in TOO_HIGH
-        and all(text.startswith("predicted ") for text in outcome)
-    ):
-        pytest.xfail(f"{TOO_HIGH[case]}: {outcome}")
     assert not outcome
     if case.recomputes:
         assert any(region["recompute"] for region in _plan(case).data["regions"])

@@ -7,7 +7,7 @@ than is used.
 
 import json
 import random
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import pytest
 import torch
@@ -39,6 +39,7 @@ class Conv:
     dtype: torch.dtype = torch.float32
     padding: int | None = None  # as the kernel's half by default
     transposed: bool = False
+    channels_last: bool = False
 
     def tensors(self):
         rank = len(self.size)
@@ -46,10 +47,10 @@ class Conv:
         if self.transposed:
             channels = (self.data, self.result // self.groups)
         weight = (*channels, *[self.kernel] * rank)
-        return (
-            torch.randn(self.batch, self.data, *self.size, dtype=self.dtype),
-            torch.randn(weight, dtype=self.dtype),
-        )
+        data = torch.randn(self.batch, self.data, *self.size, dtype=self.dtype)
+        if self.channels_last:
+            data = data.contiguous(memory_format=torch.channels_last)
+        return data, torch.randn(weight, dtype=self.dtype)
 
     def rest(self):
         rank = len(self.size)
@@ -110,6 +111,19 @@ COMMON = [
     Conv(4, 2, 6, (6, 6, 6), 3), Conv(4, 16, 16, (6, 6, 6), 3),
     Conv(4, 6, 8, (6, 6, 6), 3, stride=2, mask=(True, True, True)),
     Conv(4, 8, 16, (6, 6, 6), 1), Conv(4, 8, 16, (6, 6, 6), 3, padding=0),
+    # Channels last.
+    *(
+        replace(conv, mask=mask, channels_last=True)
+        for mask in ((True, True, True), (False, True, False))
+        for conv in (
+            Conv(4, 3, 10, (15, 15), 5, stride=2), Conv(5, 6, 3, (12, 12), 5),
+            Conv(4, 10, 10, (8, 8), 3, groups=10),
+            Conv(4, 10, 20, (8, 8), 1), Conv(16, 16, 32, (8, 8), 1),
+            Conv(4, 16, 16, (8, 8), 3), Conv(4, 16, 32, (8, 8), 3, stride=2),
+            Conv(1, 16, 32, (8, 8), 3), Conv(2, 6, 12, (9, 9), 3),
+            Conv(2, 64, 64, (14, 14), 3), Conv(4, 32, 32, (8, 8), 1, stride=2),
+        )
+    ),
     # Transposed.
     Conv(5, 16, 1, (41,), 5, stride=5, padding=0, transposed=True),
     Conv(5, 16, 8, (41,), 4, stride=2, padding=1, transposed=True),

@@ -142,6 +142,13 @@ FUNCTIONS = {
     "one_hot": (
         lambda a, x: a * F.one_hot(x, 36), ROWS, whole_numbers(36, (24, 6)),
     ),
+    "attention_bias": (
+        lambda a, x: F.scaled_dot_product_attention(
+            x * a.sum(), x * a.mean(), x * a.sum(), attn_mask=a
+        ),
+        (3, 16, 16),
+        torch.randn(6, 3, 16, 8),
+    ),
     "modulus": (lambda a, x: torch.fft.rfft(a).abs(), ROWS),
     "maximum": (lambda a, x: a.max(), ROWS),
     "median": (lambda a, x: a.median(), ROWS),

@@ -392,8 +392,8 @@ double Expr::value(const std::vector<std::int64_t>& sizes) const {
     }
     for (const Rounded& part : term.rounded) {
       const std::int64_t n = part.times * size(part.factor);
-      product *=
-          static_cast<double>((n + part.unit - 1) / part.unit * part.unit);
+      const std::int64_t units = (n + part.unit - 1) / part.unit;
+      product *= static_cast<double>(units * part.unit);
     }
     sum += product;
   }

@@ -100,7 +100,7 @@ std::int64_t exchanged_bytes(const ShapePaths& paths, const LayoutStep& step,
                        mesh);
   };
   std::vector<std::int64_t> block = local(step.source);
-  const auto to_dim = static_cast<std::size_t>(step.to_dim);
+  const auto to_dim = static_cast<std::uint8_t>(step.to_dim);
   block[to_dim] = local(step.target)[to_dim];
   std::int64_t bytes =
       paths.element_bytes * mesh.axes[static_cast<std::size_t>(step.axis)].size;
@@ -338,6 +338,7 @@ std::vector<const Conversion*> Converter::find_all(
   if (shape.size() > kMaxRank) return answers;
   ShapePaths& paths = state_->paths_of(shape, element_bytes);
   std::vector<std::int32_t> targets;
+  targets.reserve(to.size());
   for (const ShardingSpec& spec : to) {
     targets.push_back(state_->layout_of(paths, spec));
   }

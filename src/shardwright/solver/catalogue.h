@@ -117,7 +117,7 @@ class Catalogue {
   typename Map::mapped_type remember(Map* map, typename Map::key_type key,
                                      Compute compute);
   template <class T>
-  std::shared_ptr<const T> intern(Pool<T>* pool, T&& value);
+  std::shared_ptr<const T> intern(Pool<T>* pool, T value);
   TablePtr intern_table(int end, std::shared_ptr<const EdgeTable> side);
   Resized intern_resized(ResizedShape&& resized, std::size_t ends_before);
   Costed intern_costed(const Shape& shape, std::vector<std::int64_t> costs);

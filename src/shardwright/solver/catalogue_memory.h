@@ -114,7 +114,7 @@ typename Map::mapped_type Catalogue::remember(Map* map,
 }
 
 template <class T>
-std::shared_ptr<const T> Catalogue::intern(Pool<T>* pool, T&& value) {
+std::shared_ptr<const T> Catalogue::intern(Pool<T>* pool, T value) {
   std::uint64_t hash = 0;
   if (share_) {
     hash = hash_of(value);

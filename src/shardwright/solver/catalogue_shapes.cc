@@ -90,6 +90,7 @@ ShapePtr Catalogue::add_separable(const ShapePtr& shape, const TablePtr& table,
   return remember(&shapes_, {kSeparable, shape->id, table->id, end}, [&] {
     const EdgeTable& side = *table->ends[end];
     std::vector<std::int64_t> costs;
+    costs.reserve(static_cast<std::size_t>(shape->num_choices()));
     for (std::int32_t k = 0; k < shape->num_choices(); ++k) {
       // Class 0 is choice 0's.
       costs.push_back(side.at(k, 0) - (end == 1 ? side.at(0, 0) : 0));
@@ -114,6 +115,7 @@ Catalogue::Costed Catalogue::add_single(const ShapePtr& shape,
                                         const TablePtr& table, int end) {
   return remember(&costed_, {kSingle, shape->id, table->id, end}, [&] {
     std::vector<std::int64_t> costs;
+    costs.reserve(static_cast<std::size_t>(shape->num_choices()));
     for (std::int32_t k = 0; k < shape->num_choices(); ++k) {
       costs.push_back(table->ends[end]->at(k, 0));
     }
@@ -125,6 +127,7 @@ Catalogue::Costed Catalogue::add_diagonal(const ShapePtr& shape,
                                           const TablePtr& table) {
   return remember(&costed_, {kDiagonal, shape->id, table->id, 0}, [&] {
     std::vector<std::int64_t> costs;
+    costs.reserve(static_cast<std::size_t>(shape->num_choices()));
     for (std::int32_t k = 0; k < shape->num_choices(); ++k) {
       costs.push_back(table->ends[0]->at(k, k));
     }

@@ -133,6 +133,7 @@ std::vector<std::int32_t> number_equal(
     const std::vector<std::vector<std::int64_t>>& lines, std::int32_t* count) {
   std::map<std::vector<std::int64_t>, std::int32_t> seen;
   std::vector<std::int32_t> out;
+  out.reserve(lines.size());
   for (const auto& line : lines) {
     out.push_back(seen.try_emplace(line, static_cast<std::int32_t>(seen.size()))
                       .first->second);

@@ -69,6 +69,7 @@ std::optional<List> undominated_choices(const std::vector<std::int64_t>& cost,
   const List by_cost = cheapest_by_cost(cost, orders);
   const std::size_t words = (by_cost.size() + 63) / 64;
   std::vector<Bits> sets;
+  sets.reserve(orders.size());
   for (const OrderPtr& order : orders) {
     sets.push_back(nowhere_above(*order, by_cost, words));
   }

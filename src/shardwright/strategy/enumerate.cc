@@ -175,6 +175,7 @@ StrategySet enumerate_strategies(const ir::Graph& graph, const ir::Op& op,
   std::vector<std::size_t> choice(mesh.axes.size(), 0);
   do {
     std::vector<const AxisMode*> chosen;
+    chosen.reserve(choice.size());
     for (const std::size_t mode : choice) chosen.push_back(&modes[mode]);
     auto strategy = make_strategy(graph, op, used, mesh, chosen);
     if (strategy &&

@@ -375,6 +375,7 @@ class Follower {
           list.begin(), list.end(),
           [](const auto& a, const auto& b) { return a.axis < b.axis; });
       std::vector<std::string> out;
+      out.reserve(list.size());
       for (const auto& item : list) {
         out.push_back(
             fmt::format("{}({}) {}", item.kind, item.axis, item.bytes));

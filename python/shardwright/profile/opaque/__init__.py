@@ -76,6 +76,7 @@ _FORMULAS: dict[str, Callable[[KernelCall], list[Alternative]]] = {
     "_scaled_dot_product_flash_attention_for_cpu_backward": (
         attention.attention_backward
     ),
+    "_safe_softmax": attention.safe_softmax,
     "native_batch_norm": normalization.batch_norm,
     "_native_batch_norm_legit": normalization.batch_norm,
     "native_batch_norm_backward": normalization.batch_norm_backward,

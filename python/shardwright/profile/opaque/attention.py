@@ -1,9 +1,9 @@
-"""Attention of the CPU ("flash", ATen's own)."""
+"""Attention of the CPU: "flash", ATen's own, and the parts of the plain form."""
 
 from shardwright.profile.opaque.call import KernelCall, whole
 from shardwright.profile.opaque.scratch import Alternative, Condition, Part
 
-__all__ = ["attention", "attention_backward"]
+__all__ = ["attention", "attention_backward", "safe_softmax"]
 
 _ACCUMULATE = 4  # bytes: float32 whatever the operands are
 
@@ -41,6 +41,15 @@ def attention_backward(call: KernelCall) -> list[Alternative]:
     both = gradient.is_contiguous()
     when = (Condition(heads, low=2), Condition(length, low=2)) if both else ()
     return [Alternative(always), Alternative((*always, whole(gradient)), when)]
+
+
+def safe_softmax(call: KernelCall) -> list[Alternative]:
+    """The result, which scores are masked out, and in which rows all are (such
+    rows, if there are any, take another result)."""
+    scores = call.args[0]
+    shape = tuple(scores.shape)
+    masks = (Part(1, shape), Part(1, shape[:-1]))
+    return [Alternative((whole(call.results[0]), *masks))]
 
 
 def _block(length: int, keys: int) -> tuple[int, int]:

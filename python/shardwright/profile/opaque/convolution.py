@@ -41,6 +41,9 @@ def forward_scratch(args: Sequence[Any], threads: int) -> list[Alternative]:
     data, weight = args[0], args[1]
     found: list[Alternative] = []
     for shape, box in _shapes(data, weight, args[3:9], threads):
+        if _stays_channels_last(shape, data):
+            found += _extended(_channels_last_forward(shape), box, ())
+            continue
         copies = _copies(shape, data, weight)
         if args[2] is not None:
             copies = (*copies, _padded_bias(shape), Part(_ALIGN))
@@ -55,6 +58,11 @@ def backward_scratch(args: Sequence[Any], threads: int) -> list[Alternative]:
     gradient, data, weight, mask = args[0], args[1], args[2], args[10]
     found: list[Alternative] = []
     for shape, box in _shapes(data, weight, args[4:10], threads):
+        if _stays_channels_last(shape, data):
+            reordered = () if _channels_last(gradient) else (shape.out,)
+            parts = _channels_last_backward(shape, mask)
+            found += _extended(parts, box, reordered)
+            continue
         copies = _copies(shape, data, weight)
         if not gradient.is_contiguous() and not _channels_last(data):
             copies = (*copies, shape.out)
@@ -137,6 +145,13 @@ class _Shape:
         """The blocked copy for a first layer: its data channels are not padded."""
         scale = self.item * self.num_taps
         return Part(scale, (self.groups, self.data), ((self.result, self.block),))
+
+    @property
+    def w_by_data(self) -> Part:
+        """The copy for the data's gradient with channels last: only the data
+        channels are padded."""
+        scale = self.item * self.num_taps
+        return Part(scale, (self.groups, self.result), ((self.data, self.block),))
 
     @property
     def few(self) -> int:
@@ -230,6 +245,13 @@ def _channels_last(data: Any) -> bool:
     )
 
 
+def _stays_channels_last(shape: _Shape, data: Any) -> bool:
+    """Whether kernels work on data with channels last as it lies."""
+    if data.is_contiguous() or not _channels_last(data) or shape.transposed:
+        return False
+    return shape.float32 and (shape.one_group or shape.depthwise)
+
+
 def _copies(shape: _Shape, data: Any, weight: Any) -> tuple[Part, ...]:
     """What is made contiguous first and held throughout."""
     if data.is_contiguous():
@@ -243,6 +265,69 @@ def _extended(
     alternatives: Sequence[Alternative], box: Box, extra: tuple[Part, ...]
 ) -> list[Alternative]:
     return [Alternative((*a.parts, *extra), (*a.when, *box)) for a in alternatives]
+
+
+# --- channels last ------------------------------------------------------------
+
+
+def _weight_copy(shape: _Shape) -> tuple[Part, ...]:
+    """The weight with channels last, where that is another order."""
+    same = shape.num_taps == 1 or shape.depthwise
+    return () if same else (shape.w,)
+
+
+def _batches(shape: _Shape) -> Part:
+    """Descriptors of oneDNN's small products; depthwise kernels have none."""
+    if shape.depthwise:
+        return Part(0)
+    return Part(_PAGE_ELEMENTS + (_PAGE_ELEMENTS + 24) * shape.threads)
+
+
+def _channels_last_forward(shape: _Shape) -> list[Alternative]:
+    found = [
+        Alternative((shape.out, *_weight_copy(shape), *shape.native_columns), box)
+        for box in _native_boxes(shape)
+    ]
+    weight = shape.w_blocked if shape.depthwise else shape.w_flat
+    parts = (shape.out, *_weight_copy(shape), _batches(shape), weight)
+    return [*found, *(Alternative(parts, box) for box in _onednn_boxes(shape))]
+
+
+def _channels_last_backward(shape: _Shape, mask: Sequence[bool]) -> list[Alternative]:
+    found: list[Alternative] = []
+    for box in _native_boxes(shape):
+        found += _extended(_native_backward(shape, mask), box, _weight_copy(shape))
+    kept = [shape.x] if mask[0] else []
+    copy, bias = _weight_copy(shape), _bias(shape, mask)
+    alternatives = []
+    if mask[0]:
+        if shape.depthwise:
+            parts = (shape.x, shape.w_blocked)
+        elif shape.stride > 1:
+            parts = (shape.x, *copy, shape.w_by_data, *_strided(shape))
+        else:
+            batches = (_batches(shape), Part(_ALIGN))
+            parts = (shape.x, *copy, shape.w_by_data, *batches)
+        alternatives.append(Alternative(parts))
+    if mask[1]:
+        sums = _reduction(shape, mask) if shape.threads > 1 else ()
+        always = (*kept, *copy, shape.w, shape.w, *bias, *bias, *sums)
+        if shape.depthwise:
+            alternatives.append(Alternative((*always, shape.w_blocked)))
+        else:
+            alternatives += [
+                Alternative((*always, shape.w_flat)),
+                Alternative(
+                    (*always, shape.w_blocked), (Condition(shape.data, _COLORS + 1),)
+                ),
+                Alternative(
+                    (*always, shape.w_blocked),
+                    (Condition(shape.data, high=_COLORS - 1),),
+                ),
+            ]
+    for box in _onednn_boxes(shape):
+        found += _extended(alternatives, box, ())
+    return found
 
 
 # --- which library ------------------------------------------------------------

@@ -1,6 +1,7 @@
 """Fourier transforms (MKL)."""
 
 from collections.abc import Sequence
+from itertools import pairwise
 
 from torch import Tensor
 
@@ -35,7 +36,7 @@ def _reordered(data: Tensor, dims: Sequence[int]) -> tuple[Part, ...]:
     first = [dim for dim in range(data.dim()) if dim not in last]
     first.sort(key=data.stride, reverse=True)
     # Batch dims become one.
-    for outer, inner in zip(first, first[1:], strict=False):
+    for outer, inner in pairwise(first):
         if data.stride(outer) != data.stride(inner) * data.shape[inner]:
             return (whole(data),)
     return ()
