@@ -420,7 +420,7 @@ def without_allocs(text: str) -> str:
         (lambda text: damaged(text, schema="other"), "'other'"),
         (lambda text: damaged(text, loss=999), "loss"),
         (lambda text: damaged(text, records=[]), "no profile record"),
-        (lambda text: text.replace('"f": [0', '"f": [77'), "factors of the op"),
+        (lambda text: text.replace('"f": [0', '"f": [77'), "of the op's rule"),
         (lambda text: damaged(text, ops=None), "'ops' must be a list"),
         (lambda text: text.replace('"float32"', '"floaty"'), "'floaty'"),
     ],

@@ -200,6 +200,7 @@ std::vector<plan::CollectiveCount> count_again(const Program& program) {
     }
   }
   std::vector<plan::CollectiveCount> out;
+  out.reserve(counts.size());
   for (const auto& [key, count] : counts) {
     out.push_back(
         {std::get<0>(key), std::get<1>(key), std::get<2>(key), count});

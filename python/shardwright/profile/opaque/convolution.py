@@ -297,37 +297,42 @@ def _channels_last_backward(shape: _Shape, mask: Sequence[bool]) -> list[Alterna
     found: list[Alternative] = []
     for box in _native_boxes(shape):
         found += _extended(_native_backward(shape, mask), box, _weight_copy(shape))
-    kept = [shape.x] if mask[0] else []
-    copy, bias = _weight_copy(shape), _bias(shape, mask)
-    alternatives = []
+    alternatives: list[Alternative] = []
     if mask[0]:
-        if shape.depthwise:
-            parts = (shape.x, shape.w_blocked)
-        elif shape.stride > 1:
-            parts = (shape.x, *copy, shape.w_by_data, *_strided(shape))
-        else:
-            batches = (_batches(shape), Part(_ALIGN))
-            parts = (shape.x, *copy, shape.w_by_data, *batches)
-        alternatives.append(Alternative(parts))
+        alternatives.append(Alternative(_channels_last_data_gradient(shape)))
     if mask[1]:
-        sums = _reduction(shape, mask) if shape.threads > 1 else ()
-        always = (*kept, *copy, shape.w, shape.w, *bias, *bias, *sums)
-        if shape.depthwise:
-            alternatives.append(Alternative((*always, shape.w_blocked)))
-        else:
-            alternatives += [
-                Alternative((*always, shape.w_flat)),
-                Alternative(
-                    (*always, shape.w_blocked), (Condition(shape.data, _COLORS + 1),)
-                ),
-                Alternative(
-                    (*always, shape.w_blocked),
-                    (Condition(shape.data, high=_COLORS - 1),),
-                ),
-            ]
+        alternatives += _channels_last_weight_gradient(shape, mask)
     for box in _onednn_boxes(shape):
         found += _extended(alternatives, box, ())
     return found
+
+
+def _channels_last_data_gradient(shape: _Shape) -> tuple[Part, ...]:
+    if shape.depthwise:
+        return (shape.x, shape.w_blocked)
+    copies = (shape.x, *_weight_copy(shape), shape.w_by_data)
+    if shape.stride > 1:
+        return (*copies, *_strided(shape))
+    return (*copies, _batches(shape), Part(_ALIGN))
+
+
+def _channels_last_weight_gradient(
+    shape: _Shape, mask: Sequence[bool]
+) -> list[Alternative]:
+    kept = (shape.x,) if mask[0] else ()
+    bias = _bias(shape, mask)
+    sums = _reduction(shape, mask) if shape.threads > 1 else ()
+    copies = (*_weight_copy(shape), shape.w, shape.w)
+    always = (*kept, *copies, *bias, *bias, *sums)
+    if shape.depthwise:
+        return [Alternative((*always, shape.w_blocked))]
+    # Three data channels are not padded.
+    padded = (*always, shape.w_blocked)
+    return [
+        Alternative((*always, shape.w_flat)),
+        Alternative(padded, (Condition(shape.data, high=_COLORS - 1),)),
+        Alternative(padded, (Condition(shape.data, low=_COLORS + 1),)),
+    ]
 
 
 # --- which library ------------------------------------------------------------
