@@ -13,12 +13,11 @@ from pathlib import Path
 import pytest
 import torch
 import torch.nn.functional as F
-from replay import replay
+from replay import measured, replay
 from torch import Tensor, nn
 from torch.utils._pytree import tree_leaves, tree_map
 
 from shardwright.capture import capture, rebuild_batch
-from shardwright.execute.memory import watch
 from shardwright.profile import make_records
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "unit"))
@@ -204,15 +203,7 @@ def _peaks(model, batch):
     make_records(captured, no_rules, threads=1)
     inputs = captured.bind(batch or rebuild_batch(captured.graph["batch"]))
 
-    def step():
-        for parameter in captured.module.parameters():
-            parameter.grad = None
-        captured.module(*inputs)[0].backward()
-
-    step()
-    for parameter in captured.module.parameters():
-        parameter.grad = None
-    return replay(captured.graph).peak, watch(step).peak_bytes
+    return replay(captured.graph).peak, measured(captured.module, inputs)[0]
 
 
 def _check(title, predicted, measured):

@@ -23,7 +23,7 @@ from shardwright.profile.opaque import (
     products,
     transforms,
 )
-from shardwright.profile.opaque.call import KernelCall
+from shardwright.profile.opaque.call import KernelCall, whole
 from shardwright.profile.opaque.convolution import backward_scratch, forward_scratch
 from shardwright.profile.opaque.scratch import Alternative
 
@@ -40,9 +40,9 @@ def storage_bytes(op: OpOverload, args: Sequence[Any], out: Tensor) -> int:
     name = op._schema.name.split("::")[1]
     fake = int(out.untyped_storage().nbytes())
     if name in _FULL_SIZE_LOSSES:
-        return _bytes(args[0])
+        return whole(args[0]).value()
     if name == "col2im":  # made as large as its data, then cut
-        return max(fake, _bytes(args[0]))
+        return max(fake, whole(args[0]).value())
     return fake
 
 
@@ -54,10 +54,6 @@ def transients(call: KernelCall) -> list[Alternative]:
 def default_threads() -> int:
     """CPU threads of one rank: what torchrun and `shardwright run` give it."""
     return max(1, int(os.environ.get("OMP_NUM_THREADS") or 1))
-
-
-def _bytes(tensor: Tensor) -> int:
-    return tensor.numel() * tensor.element_size()
 
 
 _UPSAMPLE = {

@@ -11,7 +11,7 @@ from torch.utils._pytree import tree_leaves
 
 from shardwright.profile.opaque.scratch import Part
 
-__all__ = ["KernelCall", "copy_as", "whole"]
+__all__ = ["KernelCall", "copy_as", "has_channels_last", "whole"]
 
 
 @dataclass(frozen=True)
@@ -42,3 +42,15 @@ def whole(tensor: Tensor) -> Part:
 def copy_as(tensor: Tensor, dtype: torch.dtype) -> Part:
     """The bytes of its elements converted to `dtype`."""
     return Part(dtype.itemsize, tuple(tensor.shape))
+
+
+_CHANNELS_LAST = {4: torch.channels_last, 5: torch.channels_last_3d}
+
+
+def has_channels_last(tensor: Tensor) -> bool:
+    """Whether an image or volume lies so; with one channel or place it may be
+    contiguous as well."""
+    dims = tensor.dim()
+    return dims in _CHANNELS_LAST and tensor.is_contiguous(
+        memory_format=_CHANNELS_LAST[dims]
+    )

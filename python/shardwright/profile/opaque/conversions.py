@@ -6,6 +6,7 @@ convert what they read to what they sum in.
 """
 
 from collections.abc import Sequence
+from functools import reduce
 
 import torch
 from torch import Tensor
@@ -34,10 +35,9 @@ def elementwise(call: KernelCall) -> list[Alternative]:
         return []
     result = call.results[0]
     dtype = _computes_in(tensors, result)
-    # A complex operand of a real result: computed as complex, then converted.
-    made = [whole(result)] if result.dtype.is_complex or not dtype.is_complex else []
-    if not made:
-        made = [whole(result), copy_as(result, dtype)]
+    made = [whole(result)]
+    if dtype.is_complex and not result.dtype.is_complex:
+        made.append(copy_as(result, dtype))  # computed so, then converted
     copies = [
         copy_as(tensor, dtype)
         for tensor in tensors
@@ -51,21 +51,15 @@ def elementwise(call: KernelCall) -> list[Alternative]:
 
 
 def _computes_in(tensors: Sequence[Tensor], result: Tensor) -> torch.dtype:
-    common = tensors[0].dtype
-    if len(tensors) > 1:
-        common = _common([*tensors])
+    # Tensors without dims give way to others.
+    first, *others = tensors
+    common = reduce(
+        torch.promote_types,
+        (torch.result_type(first, other) for other in others or [first]),
+    )
     if result.dtype == torch.bool or common.is_complex:
         return common  # a comparison, or |z|
     return result.dtype
-
-
-def _common(tensors: list[Tensor]) -> torch.dtype:
-    """The promoted dtype; tensors without dims give way to others."""
-    common = torch.result_type(tensors[0], tensors[1])
-    for tensor in tensors[2:]:
-        other = torch.result_type(tensors[0], tensor)
-        common = torch.promote_types(common, other)
-    return common
 
 
 def reduction(call: KernelCall) -> list[Alternative]:

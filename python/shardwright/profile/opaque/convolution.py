@@ -20,6 +20,7 @@ from typing import Any
 
 import torch
 
+from shardwright.profile.opaque.call import has_channels_last
 from shardwright.profile.opaque.scratch import Alternative, Condition, Part
 
 __all__ = ["backward_scratch", "forward_scratch"]
@@ -59,12 +60,12 @@ def backward_scratch(args: Sequence[Any], threads: int) -> list[Alternative]:
     found: list[Alternative] = []
     for shape, box in _shapes(data, weight, args[4:10], threads):
         if _stays_channels_last(shape, data):
-            reordered = () if _channels_last(gradient) else (shape.out,)
+            reordered = () if has_channels_last(gradient) else (shape.out,)
             parts = _channels_last_backward(shape, mask)
             found += _extended(parts, box, reordered)
             continue
         copies = _copies(shape, data, weight)
-        if not gradient.is_contiguous() and not _channels_last(data):
+        if not gradient.is_contiguous() and not has_channels_last(data):
             copies = (*copies, shape.out)
         found += _extended(_backward(shape, mask), box, copies)
     return found
@@ -238,16 +239,9 @@ def _result_sizes(
     return tuple(sizes)
 
 
-def _channels_last(data: Any) -> bool:
-    formats = {4: torch.channels_last, 5: torch.channels_last_3d}
-    return data.dim() in formats and data.is_contiguous(
-        memory_format=formats[data.dim()]
-    )
-
-
 def _stays_channels_last(shape: _Shape, data: Any) -> bool:
     """Whether kernels work on data with channels last as it lies."""
-    if data.is_contiguous() or not _channels_last(data) or shape.transposed:
+    if data.is_contiguous() or not has_channels_last(data) or shape.transposed:
         return False
     return shape.float32 and (shape.one_group or shape.depthwise)
 
@@ -256,7 +250,7 @@ def _copies(shape: _Shape, data: Any, weight: Any) -> tuple[Part, ...]:
     """What is made contiguous first and held throughout."""
     if data.is_contiguous():
         return ()
-    if _channels_last(data):  # data as it is, but another layout of the weight
+    if has_channels_last(data):  # data as it is, but another layout of the weight
         return (shape.w_blocked, Part(2 * _PAGE_ELEMENTS + 256 * shape.threads))
     return (shape.x,)
 
@@ -326,13 +320,7 @@ def _channels_last_weight_gradient(
     always = (*kept, *copies, *bias, *bias, *sums)
     if shape.depthwise:
         return [Alternative((*always, shape.w_blocked))]
-    # Three data channels are not padded.
-    padded = (*always, shape.w_blocked)
-    return [
-        Alternative((*always, shape.w_flat)),
-        Alternative(padded, (Condition(shape.data, high=_COLORS - 1),)),
-        Alternative(padded, (Condition(shape.data, low=_COLORS + 1),)),
-    ]
+    return _by_colors(shape, (*always, shape.w_flat), (*always, shape.w_blocked))
 
 
 # --- which library ------------------------------------------------------------
@@ -551,32 +539,39 @@ def _onednn_weight_gradient(shape: _Shape, mask: Sequence[bool]) -> list[Alterna
         Alternative((*kept, shape.w, shape.w, *bias, *bias)),
     ]
     plain = _swapped(shape) if shape.transposed else shape
-    if plain.blocked and not _wants_gemm(plain):
+    if plain.blocked and not (plain.block == 8 and _is_unusual(plain)):
         scratch = (*_reduction(shape, mask), *_reduced_to_unit_stride(plain))
-        blocked = (plain.out_blocked, plain.x_blocked, plain.w_blocked)
+        always = (*kept, plain.out_blocked, *scratch)
+        blocked = (*always, plain.x_blocked, plain.w_blocked)
         if plain.one_group and plain.block == 8 and max(plain.kernel) > 1:
-            flat = (plain.out_blocked, plain.w_flat)
-            colors = (Condition(plain.data, _COLORS, _COLORS),)
-            found.append(Alternative((*kept, *flat, *scratch), colors))
-            found += [
-                Alternative((*kept, *blocked, *scratch), (other,))
-                for other in (
-                    Condition(plain.data, high=_COLORS - 1),
-                    Condition(plain.data, low=_COLORS + 1),
-                )
-            ]
+            found += _by_colors(plain, (*always, plain.w_flat), blocked)
         else:
-            found.append(Alternative((*kept, *blocked, *scratch)))
-    if _wants_gemm(plain) or not plain.blocked or plain.depthwise or plain.dilated:
+            found.append(Alternative(blocked))
+    # Blocked or not is known for AVX2 only: elsewhere the larger counts.
+    unknown = plain.block != 8 and (len(plain.kernel) == 3 or shape.transposed)
+    gemm = not plain.blocked or plain.depthwise or plain.dilated
+    if gemm or unknown or _is_unusual(plain):
         found.append(Alternative((*kept, shape.w, *bias, *_gemm_of_weight(plain))))
     return found
 
 
-def _wants_gemm(shape: _Shape) -> bool:
+def _by_colors(
+    shape: _Shape, flat: tuple[Part, ...], blocked: tuple[Part, ...]
+) -> list[Alternative]:
+    """`flat` for three data channels, whose data is read as it lies and whose
+    weight is not padded; `blocked` for others."""
+    return [
+        Alternative(flat, (Condition(shape.data, _COLORS, _COLORS),)),
+        Alternative(blocked, (Condition(shape.data, high=_COLORS - 1),)),
+        Alternative(blocked, (Condition(shape.data, low=_COLORS + 1),)),
+    ]
+
+
+def _is_unusual(shape: _Shape) -> bool:
     """Where AVX2 has no blocked kernel for the gradient of the weight."""
     volumes = len(shape.kernel) == 3 and shape.padded
     large = max(shape.kernel) >= _LARGE_KERNEL
-    return shape.block == 8 and (volumes or large or _exceeds_data(shape))
+    return volumes or large or _exceeds_data(shape)
 
 
 def _gemm_of_weight(shape: _Shape) -> tuple[Part, ...]:

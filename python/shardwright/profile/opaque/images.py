@@ -2,10 +2,7 @@
 
 from math import prod
 
-import torch
-from torch import Tensor
-
-from shardwright.profile.opaque.call import KernelCall, whole
+from shardwright.profile.opaque.call import KernelCall, has_channels_last, whole
 from shardwright.profile.opaque.scratch import Alternative, Condition, Part
 
 __all__ = ["patches", "pixel_shuffle", "upsample"]
@@ -27,7 +24,7 @@ def upsample(call: KernelCall, kind: str) -> list[Alternative]:
     found = [Alternative((whole(result), table))]
     if data.dim() != 4 or kind == "cubic":
         return found
-    if data.is_contiguous(memory_format=torch.channels_last):
+    if has_channels_last(data):
         return found
     copies = (whole(result), whole(data), whole(result))
     if sum(result.shape[2:]) <= _SMALL_RESULT:
@@ -39,15 +36,9 @@ def upsample(call: KernelCall, kind: str) -> list[Alternative]:
 
 def pixel_shuffle(call: KernelCall) -> list[Alternative]:
     data = call.args[0]
-    if _is_dense(data):
+    if data.is_contiguous() or (data.dim() == 4 and has_channels_last(data)):
         return []
     return [Alternative((whole(call.results[0]), whole(data)))]
-
-
-def _is_dense(data: Tensor) -> bool:
-    return data.is_contiguous() or (
-        data.dim() == 4 and data.is_contiguous(memory_format=torch.channels_last)
-    )
 
 
 def patches(call: KernelCall) -> list[Alternative]:

@@ -1,6 +1,8 @@
 """Embedding bags, sorting and windows: bookkeeping in 64-bit integers."""
 
-from shardwright.profile.opaque.call import KernelCall, whole
+import torch
+
+from shardwright.profile.opaque.call import KernelCall, copy_as, whole
 from shardwright.profile.opaque.scratch import Alternative, Part
 
 __all__ = [
@@ -46,7 +48,7 @@ def sort(call: KernelCall) -> list[Alternative]:
 def kth_value(call: KernelCall) -> list[Alternative]:
     """Values, their places, a copy of the data, and the place of each."""
     data = call.args[0]
-    places = Part(_INDEX, tuple(data.shape))
+    places = copy_as(data, torch.int64)
     return [Alternative((*map(whole, call.results), whole(data), places))]
 
 

@@ -2,10 +2,9 @@
 
 from math import prod
 
-import torch
 from torch import Tensor
 
-from shardwright.profile.opaque.call import KernelCall, whole
+from shardwright.profile.opaque.call import KernelCall, has_channels_last, whole
 from shardwright.profile.opaque.scratch import Alternative, Part
 
 __all__ = [
@@ -37,10 +36,9 @@ def batch_norm_backward(call: KernelCall) -> list[Alternative]:
 
 
 def _channels_are_last(data: Tensor) -> bool:
-    formats = {4: torch.channels_last, 5: torch.channels_last_3d}
-    if data.dim() in formats and not data.is_contiguous():
-        return data.is_contiguous(memory_format=formats[data.dim()])
-    return prod(data.shape[2:]) == 1
+    if data.is_contiguous() or not has_channels_last(data):
+        return prod(data.shape[2:]) == 1
+    return True
 
 
 def _per_channel(data: Tensor, vectors: int) -> Part:
@@ -61,13 +59,13 @@ def layer_norm_backward(call: KernelCall) -> list[Alternative]:
 def group_norm_backward(call: KernelCall) -> list[Alternative]:
     """The gradients, and two sums per image and channel."""
     data = call.args[1]
-    item, images, channels = data.element_size(), data.shape[0], data.shape[1]
+    images, channels = data.shape[:2]
     return [
         Alternative(
             (
                 whole(data),
-                Part(2 * item, (channels,)),
-                Part(2 * item, (images, channels)),
+                _per_channel(data, 2),
+                Part(2 * data.element_size(), (images, channels)),
             )
         )
     ]
