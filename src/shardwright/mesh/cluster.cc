@@ -161,13 +161,9 @@ Result<bool> validate(const Cluster& cluster) {
   std::int64_t devices = 1;
   for (const LinkLevel& level : cluster.levels) {
     SW_RETURN_IF_ERROR(validate_level(level));
-    devices *= level.size;
-    if (devices > kMaxDevices) {
-      return make_error(ErrorCode::kInvalidMesh,
-                        fmt::format("[mesh] too many devices: expected at most "
-                                    "{}, got {} up to level '{}'",
-                                    kMaxDevices, devices, level.name));
-    }
+    SW_ASSIGN_OR_RETURN(
+        devices, multiply_devices(devices, level.size,
+                                  fmt::format("level '{}'", level.name)));
   }
   return true;
 }

@@ -95,6 +95,18 @@ std::int32_t DeviceMesh::axis_index(std::string_view name) const {
   return -1;
 }
 
+Result<std::int64_t> multiply_devices(std::int64_t devices, std::int64_t size,
+                                      std::string_view part) {
+  devices *= size;  // at most kMaxDevices squared
+  if (devices > kMaxDevices) {
+    return make_error(ErrorCode::kInvalidMesh,
+                      fmt::format("[mesh] too many devices: expected at most "
+                                  "{}, got {} up to {}",
+                                  kMaxDevices, devices, part));
+  }
+  return devices;
+}
+
 Result<bool> validate(const DeviceMesh& mesh) {
   if (mesh.axes.empty() || mesh.axes.size() > kMaxAxes) {
     return make_error(
@@ -107,13 +119,9 @@ Result<bool> validate(const DeviceMesh& mesh) {
   std::int64_t devices = 1;
   for (const MeshAxis& axis : mesh.axes) {
     SW_RETURN_IF_ERROR(validate_axis(axis));
-    devices *= axis.size;
-    if (devices > kMaxDevices) {
-      return make_error(ErrorCode::kInvalidMesh,
-                        fmt::format("[mesh] too many devices: expected at most "
-                                    "{}, got {} up to axis '{}'",
-                                    kMaxDevices, devices, axis.name));
-    }
+    SW_ASSIGN_OR_RETURN(devices,
+                        multiply_devices(devices, axis.size,
+                                         fmt::format("axis '{}'", axis.name)));
     if (!names.insert(axis.name).second) {
       return make_error(ErrorCode::kInvalidMesh,
                         fmt::format("[mesh] two axes are named '{}'. Try: give "

@@ -62,6 +62,11 @@ struct DeviceMesh {
 // Errors: kInvalidMesh.
 Result<bool> validate(const DeviceMesh& mesh);
 
+// devices * size, where both are 1..kMaxDevices; `part` ("axis 'dp'") is named
+// when that is more than kMaxDevices. Errors: kInvalidMesh.
+Result<std::int64_t> multiply_devices(std::int64_t devices, std::int64_t size,
+                                      std::string_view part);
+
 // "a=2 b=4"
 std::string to_string(const DeviceMesh& mesh);
 
