@@ -178,6 +178,35 @@ class Centred(nn.Module):
         return x.square().mean()
 
 
+class Biased(nn.Module):
+    """A recurrent layer, then attention with a learned bias of distances whose
+    queries, keys and values are views of one projection, then sums by group."""
+
+    def __init__(self, width: int = 20, heads: int = 2, length: int = 11) -> None:
+        super().__init__()
+        self.heads = heads
+        self.past = nn.GRU(width, width, batch_first=True)
+        self.norm = nn.LayerNorm(width)
+        self.project = nn.Linear(width, 3 * width)
+        self.distance = nn.Embedding(2 * length - 1, heads)
+        self.register_buffer("group", torch.arange(length) % 3)
+
+    def forward(self, x: Tensor) -> Tensor:
+        batch, length, width = x.shape
+        x = x + self.past(x)[0]
+        parts = self.project(self.norm(x))
+        parts = parts.view(batch, length, 3, self.heads, width // self.heads)
+        query, key, value = parts.permute(2, 0, 3, 1, 4)
+        place = torch.arange(length)
+        distance = place[:, None] - place + length - 1
+        bias = self.distance(distance).permute(2, 0, 1).expand(batch, -1, -1, -1)
+        seen = F.scaled_dot_product_attention(query, key, value, attn_mask=bias)
+        x = x + seen.transpose(1, 2).flatten(2)
+        # The dtype is torch's default: in double, double.
+        sums = torch.zeros(batch, 3, width).index_add(1, self.group, x)
+        return sums.square().mean()
+
+
 def mlp() -> Case:
     return Mlp(), (torch.randn(8, 32), torch.randn(8, 32))
 
@@ -206,6 +235,11 @@ def centred(batch: int = 12) -> Case:
 
 def unrolled(batch: int = 10) -> Case:
     return Unrolled(), torch.randint(0, 53, (batch, 6))
+
+
+def biased(batch: int = 4) -> Case:
+    """One sample a rank on four: its heads are views where others are copies."""
+    return Biased(), torch.randn(batch, 11, 20)
 
 
 def gpt2(
@@ -284,5 +318,5 @@ def t5() -> Case:
 CASES: dict[str, Callable[[], Case]] = {
     "mlp": mlp, "gpt2": gpt2, "bert": bert, "vit": vit, "resnet": resnet,
     "llama": llama, "odd": odd, "t5": t5, "pixel_gate": pixel_gate,
-    "mixture": mixture, "unrolled": unrolled, "centred": centred,
+    "mixture": mixture, "unrolled": unrolled, "centred": centred, "biased": biased,
 }  # fmt: skip

@@ -118,6 +118,8 @@ def is_random(op: OpOverload, bound: Mapping[str, Any]) -> bool:
         return False
     if "dropout_p" in bound:  # attention
         return bool(bound["dropout_p"] > 0)
+    if "dropout" in bound and "train" in bound:  # recurrent layers
+        return bool(bound["train"]) and bound["dropout"] > 0
     if base_name(op).startswith("rrelu"):
         return bool(bound["training"])
     return True

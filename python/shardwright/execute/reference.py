@@ -5,13 +5,15 @@ allocator, what "equal" speaks of: the loss of each step, the gradients of the
 first step, the parameters at the end.
 
 In float64 (complex128) the model is replaced by its captured program with every
-cast to a narrower dtype widened (models round on purpose inside, and no two
-programs would agree to nine digits); the parallel program is widened alike.
+cast to a narrower dtype widened, and float64 where it names no dtype (models
+round on purpose inside, and no two programs would agree to nine digits); the
+parallel program is widened alike.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -25,6 +27,7 @@ __all__ = [
     "Trained",
     "WidenedProgram",
     "array",
+    "double_by_default",
     "model_in_double",
     "norm",
     "relative_error",
@@ -101,6 +104,18 @@ def model_in_double(model: nn.Module) -> nn.Module:
     """
     model._apply(lambda tensor: tensor.to(wide(tensor.dtype)))
     return model
+
+
+@contextmanager
+def double_by_default() -> Iterator[None]:
+    """Makes float64 what torch takes where a program names no dtype (`zeros(3)`,
+    an integer divided by another), and with it complex128."""
+    before = torch.get_default_dtype()
+    torch.set_default_dtype(torch.float64)
+    try:
+        yield
+    finally:
+        torch.set_default_dtype(before)
 
 
 class WidenedProgram:

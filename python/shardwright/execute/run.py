@@ -28,6 +28,7 @@ from shardwright.execute.reference import (
     Trained,
     WidenedProgram,
     array,
+    double_by_default,
     model_in_double,
     norm,
     relative_error,
@@ -342,13 +343,14 @@ def _compare_in_double(
     parallel = ParallelModule(
         model_in_double(_seeded(make_model, options)), captured, plan, mesh, widen=True
     )
-    trained = train(
-        dict(parallel.named_parameters()),
-        lambda: parallel.run_flat(to_double(inputs))[0],
-        make_optimizer(parallel.parameters(), options),
-        options.steps,
-        whole=whole_tensor,
-    )
+    with double_by_default():
+        trained = train(
+            dict(parallel.named_parameters()),
+            lambda: parallel.run_flat(to_double(inputs))[0],
+            make_optimizer(parallel.parameters(), options),
+            options.steps,
+            whole=whole_tensor,
+        )
     if single is None or model is None:
         return []
     moved = _moved_by_more_than_rounding(trained, single)
@@ -371,12 +373,13 @@ def _train_widened(
     options: RunOptions,
 ) -> Trained:
     program = WidenedProgram(captured, model)
-    return train(
-        dict(model.named_parameters()),
-        lambda: program.loss(inputs),
-        make_optimizer(model.parameters(), options),
-        options.steps,
-    )
+    with double_by_default():
+        return train(
+            dict(model.named_parameters()),
+            lambda: program.loss(inputs),
+            make_optimizer(model.parameters(), options),
+            options.steps,
+        )
 
 
 def _own_limits(model: nn.Module) -> tuple[float, float, str]:

@@ -20,6 +20,7 @@ from shardwright.profile.layout import Layout
 from shardwright.profile.opaque import default_threads
 from shardwright.profile.records import FactorMap, OpCall, make_record
 from shardwright.profile.running import Run, Runner
+from shardwright.profile.small_shards import records_at_one
 
 __all__ = ["CapturedGraph", "Progress", "VariantFunction", "make_records"]
 
@@ -138,12 +139,20 @@ class _Profiler:
 
             return OpCall(op["key"], call, operands, shape_args)
 
-        record, run = make_record(self._runner, call_as(_plain), factor_map, gradients)
+        def record_of(call: OpCall) -> tuple[dict[str, Any], Run]:
+            record, run = make_record(self._runner, call, factor_map, gradients)
+            if record["scalable"]:
+                record["at_one"] = records_at_one(
+                    self._runner, call, factor_map, gradients, run
+                )
+            return record, run
+
+        record, run = record_of(call_as(_plain))
         record["variants"], record["refused_variants"] = {}, {}
         for name in factor_map.variants:
             call = call_as(self._variant(name, op))
             try:
-                special, _ = make_record(self._runner, call, factor_map, gradients)
+                special, _ = record_of(call)
             except InternalError as error:
                 # The implementation says what it does not do with a ValueError.
                 if not isinstance(error.__cause__, ValueError):

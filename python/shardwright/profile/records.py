@@ -17,6 +17,8 @@ i<k> (of operand k) or g<m> (of result m's incoming gradient).
                      and the gradient it is given, lies in memory: null (as its
                      dims are named, nothing between) or {"order", "dense"}
     kernels_forward, kernels_backward
+    at_one           records of shards one element long in some dims, see
+                     small_shards.py
     variants         name -> record of the special implementation
     refused_variants name -> why it cannot run this op (only at the top level)
     scalable         false: numbers stand at the sizes of the whole graph
@@ -39,7 +41,7 @@ from shardwright.profile.layout import Layout, layout_json, memory_order
 from shardwright.profile.opaque.scratch import Alternative
 from shardwright.profile.running import Event, Run, Runner
 
-__all__ = ["FactorMap", "OpCall", "make_record"]
+__all__ = ["FactorMap", "OpCall", "make_record", "run_op"]
 
 Shapes = Sequence[Sequence[int]]
 
@@ -103,7 +105,7 @@ def make_record(
     gradients: Sequence[Layout | None],
 ) -> tuple[dict[str, Any], Run]:
     """The record of `op`, and the run at the graph's own sizes."""
-    base = _run(runner, op, op.operands, {}, gradients)
+    base = run_op(runner, op, gradients)
     if not any(size > 1 for size in factor_map.sizes):
         return _record(base, gradients), base
     scaling = Scaling.of(factor_map.sizes)
@@ -115,6 +117,11 @@ def make_record(
             "scalable": False,
             "reason": str(reason),
         }, base
+
+
+def run_op(runner: Runner, op: OpCall, gradients: Sequence[Layout | None]) -> Run:
+    """One run at the op's own sizes."""
+    return _run(runner, op, op.operands, {}, gradients)
 
 
 def _run(

@@ -48,6 +48,7 @@ CASES = [
     Case("mixture", (4,), "tight"),
     Case("unrolled", (4,), "sharded"),
     Case("centred", (4,), "tensor"),
+    Case("biased", (4,), "tight"),
     # Two axes.
     Case("gpt2", (2, 2), "half"),
     Case("bert", (2, 2)),
@@ -80,6 +81,7 @@ SLOW = [
     Case("pixel_gate", (4,)),
     Case("mixture", (4,)),
     Case("unrolled", (4,)),
+    Case("biased", (4,), "data"),
     Case("gpt2", (3,), "sharded", batch=8),
     Case("resnet", (3,), "data", batch=8),
     Case("bert", (3,), "sharded", batch=6),

@@ -256,6 +256,14 @@ def test_batch_norm_is_an_effect_and_dropout_random():
     assert [op["random"] for op in graph["ops"]] == [False, False, True, False, False]
 
 
+@pytest.mark.parametrize("dropout", [0.0, 0.3])
+def test_recurrent_layers_are_random_only_with_dropout(dropout):
+    layer = nn.GRU(4, 4, num_layers=2, dropout=dropout)
+    graph = capture(layer, torch.randn(3, 2, 4), loss=lambda out: out[0].sum()).graph
+    (op,) = [op for op in graph["ops"] if op["name"].startswith("aten.gru")]
+    assert op["random"] == (dropout > 0)
+
+
 def test_no_grad_regions_stand_behind_detach():
     def forward(m, y):
         with torch.no_grad():

@@ -386,3 +386,33 @@ def test_strides_keep_order_and_gaps():
     )  # fmt: skip
     assert scaled_strides((4, 3), (1, 4), (8, 3)) == (1, 8)  # transposed
     assert scaled_strides((4, 3), (0, 1), (8, 6)) == (0, 1)  # broadcast
+
+
+def test_a_shard_of_one_sample_or_head_is_a_view_where_larger_ones_are_copies():
+    """Heads before the sequence: two dims of the product lie apart in memory."""
+    record = record_of(
+        Step(lambda x, w, v: (x * w).transpose(1, 2) @ v, (8,), (8, 8)),
+        torch.randn(3, 4, 2, 8),
+        "matmul",
+        factor_map(
+            {"b": 3, "h": 2, "t": 4},
+            [["b", "h", "t", 8], [8, 8]],
+            [["b", "h", "t", 8]],
+        ),
+    )
+    copied = [saved for saved in record["saved"] if saved.startswith("n")]
+    small = {tuple(e["factors"]): e["record"] for e in record["at_one"]}
+    assert copied
+    assert (1,) in small
+    for factors, other in small.items():
+        assert sorted(other["saved"]) == ["i0", "i1"], factors
+        used = {f for size in other["sizes"] for f in size["f"]}
+        assert not used & set(factors)
+    # What copies nothing has one record for all shards.
+    plain = record_of(
+        Step(lambda x, w: (x * w).relu(), (8,)),
+        torch.randn(4, 8),
+        "relu",
+        factor_map({"b": 4}, [["b", 8]], [["b", 8]]),
+    )
+    assert plain["at_one"] == []

@@ -349,6 +349,17 @@ Result<bool> check_fits(const Record& record, std::size_t num_operands,
                            "than the {} factors [{}] of the op's rule",
                            factor_sizes.size(), fmt::join(factor_sizes, ", ")));
   }
+  for (const RecordAtOne& small : record.at_one) {
+    for (const std::int32_t factor : small.factors) {
+      if (!in_range(factor, factor_sizes.size())) {
+        return damaged(where, fmt::format("a record at size 1 of factor {}, of "
+                                          "{} factors",
+                                          factor, factor_sizes.size()));
+      }
+    }
+    SW_RETURN_IF_ERROR(check_fits(small.record, num_operands, num_results,
+                                  factor_sizes, where + " at size 1"));
+  }
   for (const auto& [name, variant] : record.variants) {
     SW_RETURN_IF_ERROR(check_fits(variant, num_operands, num_results,
                                   factor_sizes,
@@ -407,6 +418,43 @@ const Record* Record::of_variant(const std::string& variant) const {
   return found == variants.end() ? nullptr : &found->second;
 }
 
+const Record& Record::at(const std::vector<std::int64_t>& local) const {
+  const auto fits = [&local](const RecordAtOne& small) {
+    return std::ranges::all_of(small.factors, [&local](std::int32_t factor) {
+      return in_range(factor, local.size()) &&
+             local[static_cast<std::size_t>(factor)] == 1;
+    });
+  };
+  const auto found = std::ranges::find_if(at_one, fits);
+  return found == at_one.end() ? *this : found->record;
+}
+
+namespace {
+
+Result<RecordAtOne> at_one_from_json(const Json& json,
+                                     const std::string& where) {
+  RecordAtOne small;
+  SW_ASSIGN_OR_RETURN(const std::vector<std::int64_t> factors,
+                      get_ints(json, "factors", where));
+  for (const std::int64_t factor : factors) {
+    if (factor < 0 || factor > std::numeric_limits<std::int32_t>::max()) {
+      return damaged(where,
+                     fmt::format("a record at size 1 of factor {}", factor));
+    }
+    small.factors.push_back(static_cast<std::int32_t>(factor));
+  }
+  SW_ASSIGN_OR_RETURN(const Json* record, get_object(json, "record", where));
+  // One level: what is small already has no smaller shard of its own.
+  if (record->contains("at_one")) {
+    return damaged(where, "a record at size 1 within another");
+  }
+  SW_ASSIGN_OR_RETURN(small.record,
+                      record_from_json(*record, where + " at size 1"));
+  return small;
+}
+
+}  // namespace
+
 Result<Record> record_from_json(const Json& json, const std::string& where) {
   Record record;
   SW_ASSIGN_OR_RETURN(const Json* sizes, get_array(json, "sizes", where));
@@ -439,6 +487,13 @@ Result<Record> record_from_json(const Json& json, const std::string& where) {
                       kernels(json, "kernels_backward", where));
   if (json.contains("scalable")) {
     SW_ASSIGN_OR_RETURN(record.scalable, get_bool(json, "scalable", where));
+  }
+  if (json.contains("at_one")) {
+    SW_ASSIGN_OR_RETURN(const Json* list, get_array(json, "at_one", where));
+    for (const Json& item : *list) {
+      SW_ASSIGN_OR_RETURN(RecordAtOne small, at_one_from_json(item, where));
+      record.at_one.push_back(std::move(small));
+    }
   }
   if (json.contains("variants")) {
     SW_ASSIGN_OR_RETURN(const Json* variants,

@@ -91,6 +91,8 @@ struct Kernel {
   Expr bytes_written;
 };
 
+struct RecordAtOne;
+
 struct Record {
   std::vector<Expr> sizes;  // bytes of each new storage
   std::vector<Handle> results;
@@ -106,11 +108,21 @@ struct Record {
   std::vector<Kernel> kernels_forward;
   std::vector<Kernel> kernels_backward;
   bool scalable = true;
+  // Of shards one element long in some dims, which may alias where others copy.
+  std::vector<RecordAtOne> at_one;
   std::map<std::string, Record> variants;  // special implementations
 
   // The record of a variant, or this one when `variant` is empty or "random"
   // (the op itself under a seed); nullptr when there is none.
   [[nodiscard]] const Record* of_variant(const std::string& variant) const;
+  // This record, or that of shards with these local sizes of the factors.
+  [[nodiscard]] const Record& at(const std::vector<std::int64_t>& local) const;
+};
+
+// Replaces a record where all these factors, larger in the whole, are 1.
+struct RecordAtOne {
+  std::vector<std::int32_t> factors;
+  Record record;
 };
 
 // Error: kInvalidGraph, also when a handle names a storage that is not there.

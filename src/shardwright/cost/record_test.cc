@@ -54,6 +54,41 @@ TEST(RecordTest, RefusesWhatIsNoExpression) {
   }
 }
 
+TEST(RecordTest, AShardOfOneElementHasItsOwnRecord) {
+  const auto read_of = [](int coefficient) {
+    return record_with_read({{"c", coefficient}, {"f", {0, 1}}});
+  };
+  Json json = read_of(4);
+  json["at_one"] = {{{"factors", {0, 1}}, {"record", read_of(7)}},
+                    {{"factors", {1}}, {"record", read_of(5)}}};
+  const auto record = record_from_json(json, "op");
+  ASSERT_TRUE(record.has_value()) << record.error().message;
+  const auto read_at = [&record](const std::vector<std::int64_t>& local) {
+    return record->at(local).kernels_forward[0].bytes_read.value(local);
+  };
+  EXPECT_EQ(read_at({2, 3}), 4 * 2 * 3);
+  EXPECT_EQ(read_at({1, 3}), 4 * 3);
+  EXPECT_EQ(read_at({2, 1}), 5 * 2);
+  EXPECT_EQ(read_at({1, 1}), 7);
+  EXPECT_TRUE(check_fits(*record, 0, 0, {2, 3}, "op"));
+  EXPECT_FALSE(check_fits(*record, 0, 0, {2}, "op"));
+}
+
+TEST(RecordTest, RefusesDamagedRecordsOfSmallShards) {
+  const Json plain = record_with_read({{"c", 1}, {"f", Json::array()}});
+  Json nested = plain;
+  nested["at_one"] = Json::array();
+  for (const Json& bad :
+       {Json(7), Json::array({7}),
+        Json::array({{{"factors", {-1}}, {"record", plain}}}),
+        Json::array({{{"factors", {0}}}}),
+        Json::array({{{"factors", {0}}, {"record", nested}}})}) {
+    Json json = plain;
+    json["at_one"] = bad;
+    EXPECT_FALSE(record_from_json(json, "op")) << bad.dump();
+  }
+}
+
 TEST(RecordTest, ARecordOfAnotherOpDoesNotFit) {
   const Json read = Json::parse(R"({"c": 4, "f": [0, 2]})");
   Json json = record_with_read(read);

@@ -10,6 +10,7 @@ std::size_t at(std::int32_t i) { return static_cast<std::size_t>(i); }
 std::vector<std::int32_t> picked(const std::vector<std::int32_t>& list,
                                  const std::vector<std::int32_t>& kept) {
   std::vector<std::int32_t> out;
+  out.reserve(kept.size());
   for (const std::int32_t k : kept) out.push_back(list[at(k)]);
   return out;
 }
@@ -20,6 +21,7 @@ solver::ChoiceProblem restricted(const solver::ChoiceProblem& problem,
                                  const std::vector<std::int32_t>& kept) {
   solver::ChoiceProblem out = problem;
   std::vector<solver::Choice> choices;
+  choices.reserve(kept.size());
   for (const std::int32_t k : kept) {
     choices.push_back(problem.nodes[at(node)].choices[at(k)]);
   }

@@ -20,6 +20,7 @@ struct Row {
 template <typename List>
 std::string collectives_text(const List& list) {
   std::vector<std::string> texts;
+  texts.reserve(list.size());
   for (const auto& item : list) {
     texts.push_back(fmt::format("{}({})", item.kind, item.axis));
   }

@@ -128,16 +128,22 @@ Result<OpClass> make_class(const ir::Graph& graph, const ir::Op& op,
   const std::string dtype = compute_dtype(graph, op);
   for (std::size_t s = 0; s < out.set.strategies.size(); ++s) {
     const strategy::Strategy& choice = out.set.strategies[s];
-    const cost::Record* local = out.record->of_variant(choice.variant);
-    if (local == nullptr || !ports_agree(op, choice)) continue;
+    const cost::Record* whole = out.record->of_variant(choice.variant);
+    if (whole == nullptr || !ports_agree(op, choice)) continue;
+    const cost::Record* local = &whole->at(choice.local_factors);
     const bool split =
         std::any_of(choice.factor_of_axis.begin(), choice.factor_of_axis.end(),
                     [](std::int32_t f) { return f >= 0; });
-    if (split && !local->scalable) continue;
+    if (split && !whole->scalable) continue;
     PricedStrategy priced;
     priced.index = static_cast<std::int32_t>(s);
-    priced.footprint = cost::footprint_of(
-        *local, choice.local_factors, op.operands.size(), op.results.size());
+    // Who shares a storage is one for all strategies here: a small shard that
+    // is a view where others are copies counts as a copy. `sim` knows better,
+    // and its peak is what a plan must keep.
+    const bool shares_alike = local->results == whole->results;
+    priced.footprint =
+        cost::footprint_of(shares_alike ? *local : *whole, choice.local_factors,
+                           op.operands.size(), op.results.size());
     Seconds forward = cost::kernels_time(
         local->kernels_forward, choice.local_factors, mesh.device, dtype);
     Seconds backward = cost::kernels_time(

@@ -9,6 +9,8 @@
 namespace shardwright::planner {
 namespace {
 
+std::size_t at(std::int32_t i) { return static_cast<std::size_t>(i); }
+
 // Ops that compute the same: equal name, attributes and operand types.
 std::vector<std::int32_t> op_classes(const ir::Graph& graph) {
   std::map<std::string, std::int32_t> known;
@@ -45,8 +47,7 @@ Run longest_run(const std::vector<std::int32_t>& classes, std::int32_t begin,
     std::int32_t matched = 0;
     for (std::int32_t i = begin; i + period <= end; ++i) {
       const bool equal =
-          i + period < end && classes[static_cast<std::size_t>(i)] ==
-                                  classes[static_cast<std::size_t>(i + period)];
+          i + period < end && classes[at(i)] == classes[at(i + period)];
       if (equal) {
         ++matched;
         continue;
@@ -66,7 +67,7 @@ std::string shared_module(const ir::Graph& graph, std::int32_t first,
   std::string shared;
   bool any = false;
   for (std::int32_t i = first; i < last; ++i) {
-    const std::string& module = graph.ops[static_cast<std::size_t>(i)].module;
+    const std::string& module = graph.ops[at(i)].module;
     if (module.empty()) continue;
     if (!any) {
       shared = module;
@@ -124,7 +125,7 @@ void add_pieces(const ir::Graph& graph, std::int32_t first, std::int32_t last,
   std::vector<std::int64_t> weight;
   for (std::int32_t i = first; i < last; ++i) {
     std::int64_t bytes = 0;
-    for (const ValueId id : graph.ops[static_cast<std::size_t>(i)].results) {
+    for (const ValueId id : graph.ops[at(i)].results) {
       if (graph.value(id).requires_grad) bytes += graph.value(id).bytes();
     }
     weight.push_back(bytes);
@@ -136,7 +137,7 @@ void add_pieces(const ir::Graph& graph, std::int32_t first, std::int32_t last,
   std::int64_t so_far = 0;
   std::int32_t start = first;
   for (std::int32_t i = first; i < last; ++i) {
-    so_far += weight[static_cast<std::size_t>(i - first)];
+    so_far += weight[at(i - first)];
     const bool full = so_far * pieces >= total;
     if ((full && i + 1 - start >= kMinOps && last - i - 1 >= kMinOps) ||
         i + 1 == last) {

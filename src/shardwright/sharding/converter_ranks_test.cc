@@ -212,6 +212,7 @@ Array result_of(const CollectiveStep& step, const std::vector<Array>& group,
       return sum(group);
     case CollectiveKind::kAllToAll: {
       std::vector<Array> received;
+      received.reserve(group.size());
       for (const Array& sender : group) {
         received.push_back(torch_chunk(
             sender, ranks, static_cast<std::size_t>(step.to_dim))[position]);

@@ -61,6 +61,7 @@ Result<std::vector<plan::CollectiveCount>> count_collectives(
     }
   }
   std::vector<plan::CollectiveCount> out;
+  out.reserve(counts.size());
   for (const auto& [key, count] : counts) {
     out.push_back(plan::CollectiveCount{std::get<0>(key), std::get<1>(key),
                                         std::get<2>(key), count});

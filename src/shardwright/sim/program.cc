@@ -248,8 +248,8 @@ class Resolver {
           fmt::format("step {} does not fit op '{}'", index, step.op));
     }
     SW_ASSIGN_OR_RETURN(resolved.record, record_of(*resolved.op));
-    resolved.local = resolved.record->of_variant(step.variant);
-    if (resolved.local == nullptr) {
+    const cost::Record* whole = resolved.record->of_variant(step.variant);
+    if (whole == nullptr) {
       return invalid(fmt::format("op '{}' has no record of variant '{}'",
                                  step.op, step.variant));
     }
@@ -259,6 +259,7 @@ class Resolver {
             fmt::format("step {} runs a factor of size {}", index, size));
       }
     }
+    resolved.local = &whole->at(step.local_factors);
     SW_RETURN_IF_ERROR(cost::check_fits(
         *resolved.local, step.in.size(), step.out.size(), step.local_factors,
         fmt::format("record of op '{}'", step.op)));
@@ -324,11 +325,10 @@ class Resolver {
   }
 
   void mark_regions() {
-    std::int32_t top = -1;
+    std::size_t count = 0;
     for (const plan::Region& region : plan_.regions) {
-      top = std::max(top, region.id);
+      count = std::max(count, static_cast<std::size_t>(region.id) + 1);
     }
-    const auto count = static_cast<std::size_t>(top + 1);
     out_.recomputed.assign(count, false);
     out_.last_saver.assign(count, -1);
     for (const plan::Region& region : plan_.regions) {

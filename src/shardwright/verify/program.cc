@@ -414,6 +414,7 @@ class Follower {
     if (split.splits() && !followed.record->scalable) {
       report("the op is split, but its profile is known at full size only");
     }
+    followed.record = &followed.record->at(split.local_factors);
     const auto fits = cost::check_fits(*followed.record, op.operands.size(),
                                        op.results.size(), split.local_factors,
                                        "the profile record");
