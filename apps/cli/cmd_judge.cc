@@ -1,4 +1,6 @@
 // `shardwright verify` and `shardwright explain`: what a plan file is worth.
+#include <fmt/format.h>
+
 #include <string>
 
 #include "command.h"

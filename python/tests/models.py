@@ -207,6 +207,46 @@ class Biased(nn.Module):
         return sums.square().mean()
 
 
+class Scan(nn.Module):
+    """A selective state space block, its scan a loop over time."""
+
+    def __init__(self, width: int = 18, states: int = 5) -> None:
+        super().__init__()
+        self.width, self.states = width, states
+        self.enter = nn.Linear(width, 2 * width)
+        self.near = nn.Conv1d(width, width, 4, groups=width, padding=3)
+        self.select = nn.Linear(width, 2 * states + width, bias=False)
+        rates = torch.arange(1, states + 1).float().log()
+        self.rate = nn.Parameter(rates.repeat(width, 1))
+        self.skip = nn.Parameter(torch.ones(width))
+        self.leave = nn.Linear(width, width)
+
+    def forward(self, x: Tensor) -> Tensor:
+        batch, length, width = x.shape
+        x, gate = self.enter(x).chunk(2, -1)
+        near = self.near(x.transpose(1, 2))[..., :length]
+        x = F.silu(near.transpose(1, 2))
+        sizes = [self.states, self.states, width]
+        write, read, pace = self.select(x).split(sizes, -1)
+        pace, rate = F.softplus(pace), -torch.exp(self.rate)
+        state, seen = torch.zeros(batch, width, self.states), []
+        for t in range(length):
+            new = (pace[:, t] * x[:, t])[..., None] * write[:, t, None]
+            state = state * torch.exp(pace[:, t, :, None] * rate) + new
+            seen.append((state * read[:, t, None]).sum(-1))
+        y = torch.stack(seen, 1) + x * self.skip
+        return self.leave(y * F.silu(gate))
+
+
+class Scans(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.layers = nn.Sequential(Scan(), nn.LayerNorm(18), Scan())
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.layers(x).square().mean()
+
+
 def mlp() -> Case:
     return Mlp(), (torch.randn(8, 32), torch.randn(8, 32))
 
@@ -240,6 +280,10 @@ def unrolled(batch: int = 10) -> Case:
 def biased(batch: int = 4) -> Case:
     """One sample a rank on four: its heads are views where others are copies."""
     return Biased(), torch.randn(batch, 11, 20)
+
+
+def scan(batch: int = 5) -> Case:
+    return Scans(), torch.randn(batch, 6, 18)
 
 
 def gpt2(
@@ -319,4 +363,5 @@ CASES: dict[str, Callable[[], Case]] = {
     "mlp": mlp, "gpt2": gpt2, "bert": bert, "vit": vit, "resnet": resnet,
     "llama": llama, "odd": odd, "t5": t5, "pixel_gate": pixel_gate,
     "mixture": mixture, "unrolled": unrolled, "centred": centred, "biased": biased,
+    "scan": scan,
 }  # fmt: skip

@@ -56,6 +56,7 @@ CASES = [
     Case("resnet", (2, 2), "tight", recomputes=True),
     Case("odd", (2, 2), "tight"),
     Case("centred", (2, 2), "tight"),
+    Case("scan", (2, 2), "tight", recomputes=True),
     # Three ranks: uneven rows and columns.
     Case("mlp", (3,)),
     Case("mlp", (3,), "sharded"),

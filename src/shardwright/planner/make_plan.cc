@@ -52,6 +52,20 @@ tl::unexpected<Error> infeasible(const Model& model,
                       "fewer pins; `shardwright explain` shows each op's "
                       "strategies.");
   }
+  if (answer.smallest_limit_bound <= limit) {
+    return make_error(
+        ErrorCode::kInfeasible,
+        fmt::format("[planner] no plan was found in time that keeps the memory "
+                    "limit of {} per device on mesh {}: the smallest found "
+                    "needs {} (none needs less than {}); {} binds. Try: "
+                    "--memory {} (bytes), a longer --time-limit, more devices, "
+                    "or a smaller batch.",
+                    human(Bytes(limit)), mesh::to_string(model.mesh),
+                    human(Bytes(answer.smallest_limit)),
+                    human(Bytes(answer.smallest_limit_bound)),
+                    position_text(model, answer.binding_position),
+                    answer.smallest_limit));
+  }
   return make_error(
       ErrorCode::kInfeasible,
       fmt::format("[planner] the memory limit of {} per device is too small "
@@ -189,6 +203,23 @@ tl::unexpected<Error> no_plan(const Model& model, double seconds) {
                   model.options.memory_limit_bytes ? ", or more memory" : ""));
 }
 
+// The choice with the least peak that `seconds` find. By asking for a plan in
+// one byte: the search for the least peak then has the presolved problem, and
+// gets further than from the problem as it is (solver::smallest_limit).
+Result<plan::Plan> least_peak_in_time(const Model& model,
+                                      const PlanningProblem& problem,
+                                      double seconds, std::int64_t bound,
+                                      int corrections) {
+  solver::ChoiceProblem tight = problem.choice;
+  tight.limit = 1;
+  solver::Answer answer = solver::solve(tight, solve_options(model, seconds));
+  if (answer.smallest_choice.empty()) {
+    return no_plan(model, model.options.time_limit_s);
+  }
+  return plan_of_least_peak(model, problem, std::move(answer), bound,
+                            corrections);
+}
+
 // The rows of the choice problem may miss bytes that the judge finds (an op
 // that saves nothing where another strategy would moves a recompute). Then the
 // limit of the rows is lowered by what they missed, and the first bound, which
@@ -196,19 +227,25 @@ tl::unexpected<Error> no_plan(const Model& model, double seconds) {
 Result<plan::Plan> plan_within(const Model& model, PlanningProblem& problem,
                                double seconds) {
   constexpr int kMostCorrections = 4;
-  constexpr double kLastSeconds = 10;  // for the choice with the least peak
+  // For the choice with the least peak, where no other is found.
+  constexpr double kMostLastSeconds = 10;
   const auto start = Clock::now();
   const std::optional<std::int64_t> limit = model.options.memory_limit_bytes;
   std::optional<std::int64_t> bound;
   for (int corrections = 0;; ++corrections) {
     const double left = std::max(0.1, seconds - seconds_since(start));
+    const double last = limit ? std::min(kMostLastSeconds, left / 4) : 0;
     solver::Answer answer =
-        solver::solve(problem.choice, solve_options(model, left));
+        solver::solve(problem.choice, solve_options(model, left - last));
     if (answer.status == solver::Status::kInfeasible) {
       return plan_of_least_peak(model, problem, std::move(answer),
                                 bound.value_or(0), corrections);
     }
-    if (answer.choice.empty()) return no_plan(model, seconds);
+    if (answer.choice.empty()) {
+      if (!limit) return no_plan(model, seconds);
+      return least_peak_in_time(model, problem, last, bound.value_or(0),
+                                corrections);
+    }
     if (!bound) bound = answer.bound;
     answer.bound = std::min(*bound, answer.cost);
     if (answer.gap() > model.options.gap) {
@@ -219,11 +256,7 @@ Result<plan::Plan> plan_within(const Model& model, PlanningProblem& problem,
     const std::int64_t excess = plan.predicted.peak_bytes - limit.value_or(0);
     if (!limit || excess <= 0) return plan;
     if (corrections == kMostCorrections) {
-      answer = solver::smallest_limit(problem.choice,
-                                      solve_options(model, kLastSeconds));
-      answer.smallest_choice = answer.choice;
-      return plan_of_least_peak(model, problem, std::move(answer), *bound,
-                                corrections);
+      return least_peak_in_time(model, problem, last, *bound, corrections);
     }
     *problem.choice.limit -= excess;
   }

@@ -139,6 +139,12 @@ std::int32_t Timeline::recomputed_by(std::int32_t slot) const {
   return recompute[static_cast<std::size_t>(std::min(slot, last))];
 }
 
+std::int32_t Timeline::recompute_end(std::int32_t slot) const {
+  const std::int32_t region = slots[static_cast<std::size_t>(slot)].region;
+  const std::int32_t last = last_saver[static_cast<std::size_t>(region)];
+  return recompute[static_cast<std::size_t>(last)];
+}
+
 Timeline make_timeline(const ir::Graph& graph,
                        const std::vector<RegionRange>& regions,
                        const std::vector<bool>& saves) {

@@ -61,6 +61,10 @@ struct Timeline {
   // The position of the recompute at which a reader of the region at `slot` has
   // run, or the recompute stops. Requires a region with a saver.
   [[nodiscard]] std::int32_t recomputed_by(std::int32_t slot) const;
+  // The position at which the recompute of the region at `slot` stops; the
+  // region returns what later ops read, so it holds that until then. Requires a
+  // region with a saver.
+  [[nodiscard]] std::int32_t recompute_end(std::int32_t slot) const;
   // The copy that `op` reads of a value it reads.
   [[nodiscard]] std::int32_t copy_of(ValueId value, OpId op) const;
   [[nodiscard]] std::int32_t backward_of(OpId op) const {

@@ -490,7 +490,7 @@ class Replay {
       }
       run_forward(t, locals, Run::kAgain);
       for (const std::int32_t b : p_.steps[t].in) {
-        if (inside(b) &&
+        if (inside(b) && !leaves_region(b, region) &&
             last_reader_inside(b, region) == static_cast<std::int32_t>(t)) {
           if (locals[at(b)] >= 0) memory_.release(locals[at(b)]);
           locals[at(b)] = -1;
@@ -512,6 +512,13 @@ class Replay {
     SW_CHECK(found != input_storage_.end(),
              "a recomputed region reads a buffer it does not hold");
     return found->second;
+  }
+
+  // A region returns what later steps read: its variable stays to the end of
+  // the second run as well.
+  [[nodiscard]] bool leaves_region(std::int32_t b, std::int32_t region) const {
+    const std::int32_t last = p_.buffers[at(b)].last_reader;
+    return is_output(b) || (last >= 0 && region_of(at(last)) != region);
   }
 
   [[nodiscard]] std::int32_t last_reader_inside(std::int32_t b,

@@ -143,12 +143,15 @@ class Storages {
   }
 
   // As made again: until its last reader inside the region or the backward of
-  // what keeps it; without one until the recompute is over.
+  // what keeps it; until the recompute is over where it has no reader inside,
+  // and where it is read or put out behind the region, which returns it.
   [[nodiscard]] Life second_life(const Storage& storage) const {
     Life life{positions_.again[at(storage.maker)], 0, storage.bytes};
     life.last = life.first;
     bool dropped_inside = false;
+    bool returned = storage.put_out_until >= 0;
     for (const std::int32_t step : storage.readers) {
+      returned = returned || !inside(storage, step);
       if (!inside(storage, step)) continue;
       const std::int32_t again = positions_.again[at(step)];
       dropped_inside = dropped_inside || again >= 0;
@@ -157,7 +160,7 @@ class Storages {
                          ? again
                          : positions_.again_end.at(region_of(storage.maker)));
     }
-    if (!dropped_inside) {
+    if (returned || !dropped_inside) {
       life.last = positions_.again_end.at(region_of(storage.maker));
     }
     for (const std::int32_t step : storage.keepers) {

@@ -91,9 +91,12 @@ Ranges core(const ValueContext& c, bool recompute, bool saves) {
   out.add(home, last);
   if (!runs_again(*c.model, home)) return out;
   const Timeline& timeline = c.model->timeline;
-  const bool inside = c.convert_slot >= 0 && !c.crosses();
   const std::int32_t from = timeline.recompute[static_cast<std::size_t>(home)];
-  std::int32_t to = inside ? timeline.recomputed_by(c.convert_slot) : from;
+  std::int32_t to = from;
+  if (c.convert_slot >= 0) {
+    to = c.crosses() ? timeline.recompute_end(home)
+                     : timeline.recomputed_by(c.convert_slot);
+  }
   if (saves) to = std::max(to, backward);
   out.add(from, to);
   return out;
@@ -128,6 +131,11 @@ Ranges copy_ranges(const ValueContext& c, const Life& life, const Need& need,
   if (last_internal >= 0) {
     to = timeline.recomputed_by(std::max(life.home_slot, last_internal));
   }
+  const bool leaves =
+      last_forward >= 0 &&
+      timeline.slots[static_cast<std::size_t>(last_forward)].region !=
+          life.home_region;
+  if (leaves) to = std::max(to, timeline.recompute_end(life.home_slot));
   if (need.internal) to = std::max(to, life.internal_end);
   out.add(from, to);
   return out;
