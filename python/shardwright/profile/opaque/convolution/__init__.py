@@ -1,0 +1,70 @@
+"""Memory inside convolutions on the CPU, forward and backward.
+
+ATen runs a convolution in oneDNN or, small ones, by its own im2col ("native"):
+library.py. oneDNN has several kernels and takes the first that fits:
+kernels.py; what each allocates is in onednn.py. Read off allocator traces of
+torch 2.13 (oneDNN 3.12) on AVX2, and held to be an upper bound elsewhere.
+
+Every amount is above the level before the kernel, result included.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+from shardwright.profile.opaque.call import has_channels_last
+from shardwright.profile.opaque.convolution import channels_last, native, onednn
+from shardwright.profile.opaque.convolution.library import native_boxes, onednn_boxes
+from shardwright.profile.opaque.convolution.shape import Shape, extended, shapes
+from shardwright.profile.opaque.scratch import Alternative, Part
+
+__all__ = ["backward_scratch", "forward_scratch"]
+
+
+def forward_scratch(args: Sequence[Any], threads: int) -> list[Alternative]:
+    """Of aten.convolution(data, weight, bias, stride, padding, dilation,
+    transposed, output_padding, groups)."""
+    data, weight, has_bias = args[0], args[1], args[2] is not None
+    found: list[Alternative] = []
+    for shape, box in shapes(data, weight, args[3:9], threads):
+        if channels_last.stays(shape, data):
+            found += extended(channels_last.forward(shape), box)
+            continue
+        inside: list[Alternative] = []
+        for native_box in native_boxes(shape):
+            inside += extended(native.forward(shape, has_bias), native_box)
+        for onednn_box in onednn_boxes(shape):
+            inside += extended(onednn.forward(shape, has_bias), onednn_box)
+        found += extended(inside, box, _copies(shape, data))
+    return found
+
+
+def backward_scratch(args: Sequence[Any], threads: int) -> list[Alternative]:
+    """Of aten.convolution_backward(gradient, data, weight, bias sizes, stride,
+    padding, dilation, transposed, output_padding, groups, mask)."""
+    gradient, data, weight, mask = args[0], args[1], args[2], args[10]
+    found: list[Alternative] = []
+    for shape, box in shapes(data, weight, args[4:10], threads):
+        if channels_last.stays(shape, data):
+            reordered = () if has_channels_last(gradient) else (shape.out,)
+            found += extended(channels_last.backward(shape, mask), box, reordered)
+            continue
+        copies = _copies(shape, data)
+        if not gradient.is_contiguous() and not has_channels_last(data):
+            copies = (*copies, shape.out)
+        inside: list[Alternative] = []
+        for native_box in native_boxes(shape):
+            inside += extended(native.backward(shape, mask), native_box)
+        for onednn_box in onednn_boxes(shape):
+            inside += extended(onednn.backward(shape, mask), onednn_box)
+        found += extended(inside, box, copies)
+    return found
+
+
+def _copies(shape: Shape, data: Any) -> tuple[Part, ...]:
+    """What is made contiguous first and held throughout."""
+    if data.is_contiguous():
+        return ()
+    if has_channels_last(data):  # data as it is, but another layout of the weight
+        pages = Part(2 * onednn.PAGE_ELEMENTS + 256 * shape.threads)
+        return (shape.w_blocked, pages)
+    return (shape.x,)
