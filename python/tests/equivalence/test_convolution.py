@@ -49,7 +49,8 @@ class Conv:
         weight = (*channels, *[self.kernel] * rank)
         data = torch.randn(self.batch, self.data, *self.size, dtype=self.dtype)
         if self.channels_last:
-            data = data.contiguous(memory_format=torch.channels_last)
+            formats = {2: torch.channels_last, 3: torch.channels_last_3d}
+            data = data.contiguous(memory_format=formats[rank])
         return data, torch.randn(weight, dtype=self.dtype)
 
     def rest(self):

@@ -26,8 +26,9 @@ def forward_scratch(args: Sequence[Any], threads: int) -> list[Alternative]:
     data, weight, has_bias = args[0], args[1], args[2] is not None
     found: list[Alternative] = []
     for shape, box in shapes(data, weight, args[3:9], threads):
-        if channels_last.stays(shape, data):
-            found += extended(channels_last.forward(shape), box)
+        if channels_last.applies(shape, data, weight):
+            parts = channels_last.forward(shape, data, weight, has_bias)
+            found += extended(parts, box)
             continue
         inside: list[Alternative] = []
         for native_box in native_boxes(shape):
@@ -44,9 +45,9 @@ def backward_scratch(args: Sequence[Any], threads: int) -> list[Alternative]:
     gradient, data, weight, mask = args[0], args[1], args[2], args[10]
     found: list[Alternative] = []
     for shape, box in shapes(data, weight, args[4:10], threads):
-        if channels_last.stays(shape, data):
-            reordered = () if has_channels_last(gradient) else (shape.out,)
-            found += extended(channels_last.backward(shape, mask), box, reordered)
+        if channels_last.applies(shape, data, weight):
+            parts = channels_last.backward(shape, gradient, data, weight, mask)
+            found += extended(parts, box)
             continue
         copies = _copies(shape, data)
         if not gradient.is_contiguous() and not has_channels_last(data):

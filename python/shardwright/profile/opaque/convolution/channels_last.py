@@ -1,89 +1,160 @@
-"""Memory of convolutions that work on data with channels last as it lies."""
+"""Memory of convolutions that work on images with channels last as they lie.
+
+Only the weight is copied: to channels last, and from there to blocks."""
 
 from collections.abc import Sequence
+from math import prod
 from typing import Any
 
 from shardwright.profile.opaque.call import has_channels_last
-from shardwright.profile.opaque.convolution import native
+from shardwright.profile.opaque.convolution import kernels, native
+from shardwright.profile.opaque.convolution.kernels import Kernel
 from shardwright.profile.opaque.convolution.library import native_boxes, onednn_boxes
 from shardwright.profile.opaque.convolution.onednn import (
     ALIGN,
-    PAGE_ELEMENTS,
+    columns,
+    has_odd_rows,
+    operands,
     reduction,
     strided_rows,
 )
-from shardwright.profile.opaque.convolution.shape import Shape, bias, extended
-from shardwright.profile.opaque.scratch import Alternative, Condition, Part
+from shardwright.profile.opaque.convolution.shape import (
+    Shape,
+    bias,
+    extended,
+    swapped,
+)
+from shardwright.profile.opaque.scratch import Alternative, Part
 
-__all__ = ["backward", "forward", "stays"]
-
-_COLORS = 3  # channels whose weight gradient is taken from data as it lies
-
-
-def stays(shape: Shape, data: Any) -> bool:
-    """Whether kernels work on the data as it lies."""
-    if data.is_contiguous() or not has_channels_last(data) or shape.transposed:
-        return False
-    return shape.float32 and (shape.one_group or shape.depthwise)
+__all__ = ["applies", "backward", "forward"]
 
 
-def forward(shape: Shape) -> list[Alternative]:
+def applies(shape: Shape, data: Any, weight: Any) -> bool:
+    """Whether kernels work with channels last: if the data or the weight lies so
+    and no other way."""
+    return shape.float32 and (_lies_so(data) or _lies_so(weight))
+
+
+def _lies_so(tensor: Any) -> bool:
+    return has_channels_last(tensor) and not tensor.is_contiguous()
+
+
+def forward(shape: Shape, data: Any, weight: Any, has_bias: bool) -> list[Alternative]:
+    copies = _copies(shape, data, weight)
     found: list[Alternative] = []
     for box in native_boxes(shape):
-        found += extended(native.forward(shape, False), box, _weight_copy(shape))
-    weight = shape.w_blocked if shape.depthwise else shape.w_flat
-    parts = (shape.out, *_weight_copy(shape), _batches(shape), weight)
-    found += [Alternative(parts, box) for box in onednn_boxes(shape)]
+        found += extended(native.forward(shape, has_bias, False), box, copies)
+    if shape.transposed:
+        parts = _data_gradient(swapped(shape), has_bias, (Part(ALIGN),))
+    else:
+        parts = _result(shape, has_bias)
+    for box in onednn_boxes(shape):
+        found.append(Alternative((*parts, *copies), box))
     return found
 
 
-def backward(shape: Shape, mask: Sequence[bool]) -> list[Alternative]:
+def backward(
+    shape: Shape, gradient: Any, data: Any, weight: Any, mask: Sequence[bool]
+) -> list[Alternative]:
+    copies = _copies(shape, data, weight)
+    if not has_channels_last(gradient):
+        copies = (*copies, shape.out)
     found: list[Alternative] = []
     for box in native_boxes(shape):
-        found += extended(native.backward(shape, mask), box, _weight_copy(shape))
+        found += extended(native.backward(shape, mask, False), box, copies)
     alternatives: list[Alternative] = []
-    if mask[0]:
-        alternatives.append(Alternative(_data_gradient(shape)))
+    if mask[0] and shape.transposed:
+        alternatives.append(Alternative(_result(swapped(shape), False, (Part(ALIGN),))))
+    elif mask[0]:
+        alternatives.append(Alternative(_data_gradient(shape, False)))
     if mask[1]:
         alternatives += _weight_gradient(shape, mask)
     for box in onednn_boxes(shape):
-        found += extended(alternatives, box)
+        found += extended(alternatives, box, copies)
     return found
 
 
-def _weight_copy(shape: Shape) -> tuple[Part, ...]:
-    """The weight with channels last, where that is another order."""
-    same = shape.num_taps == 1 or shape.depthwise
-    return () if same else (shape.w,)
+def _copies(shape: Shape, data: Any, weight: Any) -> tuple[Part, ...]:
+    """What lies otherwise and is copied, held throughout."""
+    parts = () if has_channels_last(data) else (shape.x,)
+    return parts if has_channels_last(weight) else (*parts, shape.w)
 
 
-def _batches(shape: Shape) -> Part:
-    """Descriptors of oneDNN's small products; depthwise kernels have none."""
-    if shape.depthwise:
-        return Part(0)
-    return Part(PAGE_ELEMENTS + (PAGE_ELEMENTS + 24) * shape.threads)
+def _result(
+    shape: Shape, has_bias: bool, nested: tuple[Part, ...] = ()
+) -> tuple[Part, ...]:
+    kernel = kernels.for_result_on_rows(shape)
+    padded = (shape.bias_blocked, Part(ALIGN)) if has_bias else ()
+    if kernel is Kernel.DEPTHWISE:
+        return (shape.out, shape.w_blocked, *padded)
+    if kernel is Kernel.GEMM:
+        image = (_one_image(shape, shape.data, shape.data_sizes), Part(2 * ALIGN))
+        return (shape.out, shape.w, columns(shape), *image, *nested)
+    return (shape.out, shape.w_flat, operands(shape), *nested)
 
 
-def _data_gradient(shape: Shape) -> tuple[Part, ...]:
-    if shape.depthwise:
-        return (shape.x, shape.w_blocked)
-    copies = (shape.x, *_weight_copy(shape), shape.w_by_data)
+def _data_gradient(
+    shape: Shape, has_bias: bool, nested: tuple[Part, ...] = ()
+) -> tuple[Part, ...]:
+    kernel = kernels.for_data_on_rows(shape)
+    again = (shape.x, Part(ALIGN)) if has_bias else ()
+    if kernel is Kernel.DEPTHWISE:
+        return (shape.x, shape.w_blocked, *again)
+    if kernel is Kernel.BLOCKED:
+        return (shape.x, _both_padded(shape), *again)
+    if kernel is Kernel.GEMM:
+        sums = () if shape.one_group else (_sums_of_one_group(shape), Part(ALIGN))
+        unfolded = () if shape.pointwise else (columns(shape), Part(ALIGN))
+        return (shape.x, shape.w, *unfolded, *sums, *nested, *again)
+    copies = (shape.x, shape.w_by_data, *nested)
     if shape.strided:
-        return (*copies, *strided_rows(shape))
-    return (*copies, _batches(shape), Part(ALIGN))
+        after = again if has_odd_rows(shape) else ()
+        return (*copies, *strided_rows(shape), *after)
+    return (*copies, operands(shape), Part(ALIGN))
+
+
+def _sums_of_one_group(shape: Shape) -> Part:
+    return _one_image(shape, shape.data, shape.data_sizes)
+
+
+def _one_image(shape: Shape, channels: int, sizes: tuple[int, ...]) -> Part:
+    """Of one group, per thread."""
+    return Part(shape.item * prod(sizes) * shape.threads, (channels,))
+
+
+def _both_padded(shape: Shape) -> Part:
+    """The weight in blocks of both channels, also of single ones."""
+    scale, b = shape.item * shape.num_taps, shape.block
+    return Part(scale, (shape.groups,), ((shape.data, b), (shape.result, b)))
 
 
 def _weight_gradient(shape: Shape, mask: Sequence[bool]) -> list[Alternative]:
     kept = (shape.x,) if mask[0] else ()
     of_bias = bias(shape, mask)
-    sums = reduction(shape, mask) if shape.threads > 1 else ()
-    copies = (*_weight_copy(shape), shape.w, shape.w)
-    always = (*kept, *copies, *of_bias, *of_bias, *sums)
-    if shape.depthwise:
-        return [Alternative((*always, shape.w_blocked))]
-    flat, blocked = (*always, shape.w_flat), (*always, shape.w_blocked)
-    return [
-        Alternative(flat, (Condition(shape.data, _COLORS, _COLORS),)),
-        Alternative(blocked, (Condition(shape.data, high=_COLORS - 1),)),
-        Alternative(blocked, (Condition(shape.data, low=_COLORS + 1),)),
-    ]
+    plain = swapped(shape) if shape.transposed else shape
+    nested = (Part(ALIGN),) if shape.transposed else ()
+    always = (*kept, *of_bias, *of_bias)
+    found: list[Alternative] = []
+    for kernel, box in kernels.for_weight_on_rows(plain):
+        if kernel is Kernel.GEMM:
+            four = plain.w.times(4 * shape.threads)
+            image = _one_image(plain, plain.data, plain.data_sizes)
+            unfolded = () if plain.pointwise else (columns(plain),)
+            scratch = (four, image, *unfolded, Part(3 * ALIGN), *nested)
+            found.append(Alternative((*kept, *of_bias, shape.w, *scratch), box))
+            found.append(Alternative((*always, shape.w, shape.w, shape.w), box))
+            continue
+        made = _made(plain, kernel)
+        scratch = reduction(shape, mask)
+        if kernel is Kernel.POINTWISE and plain.strided:
+            gathered = _one_image(plain, plain.data, plain.result_sizes)
+            scratch = (*scratch, gathered, Part(ALIGN))
+        found.append(Alternative((*kept, *of_bias, made, *scratch, *nested), box))
+        found.append(Alternative((*always, shape.w, shape.w, made), box))
+    return found
+
+
+def _made(shape: Shape, kernel: Kernel) -> Part:
+    if kernel is Kernel.DEPTHWISE:
+        return shape.w_blocked
+    return shape.w_flat if kernel is Kernel.FLAT else _both_padded(shape)

@@ -14,7 +14,16 @@ from enum import Enum, auto
 from shardwright.profile.opaque.convolution.shape import Box, Shape
 from shardwright.profile.opaque.scratch import Condition
 
-__all__ = ["Choice", "Kernel", "for_data", "for_result", "for_weight"]
+__all__ = [
+    "Choice",
+    "Kernel",
+    "for_data",
+    "for_data_on_rows",
+    "for_result",
+    "for_result_on_rows",
+    "for_weight",
+    "for_weight_on_rows",
+]
 
 _UNROLLED = 3  # places of a row that a forward kernel unrolls
 _UNROLLED_DEPTHWISE = 4
@@ -109,6 +118,57 @@ def for_weight(shape: Shape) -> list[Choice]:
         *_choose(shape, Kernel.FLAT, fits, colors),
         *_choose(shape, Kernel.BLOCKED, fits, fewer),
         *_choose(shape, Kernel.BLOCKED, fits, more),
+    ]
+
+
+def for_result_on_rows(shape: Shape) -> Kernel:
+    """Of data with channels last; small products handle most."""
+    if not shape.depthwise:
+        return Kernel.ROWS
+    fits = not shape.dilated if shape.volumes else _depthwise_fits(shape)
+    return Kernel.DEPTHWISE if fits else Kernel.GEMM
+
+
+def for_data_on_rows(shape: Shape) -> Kernel:
+    large_groups = shape.one_group or shape.result > _FEW_CHANNELS
+    if shape.strided and not shape.dilated and large_groups:
+        return Kernel.ROWS
+    if shape.depthwise and not shape.dilated and not shape.volumes:
+        return Kernel.DEPTHWISE
+    if not (shape.strided or shape.depthwise or _lies_outside(shape)):
+        return Kernel.ROWS
+    few = shape.data < _FEW_CHANNELS and shape.kernel[-1] > 3 and shape.stride[-1] > 1
+    fits = all(_data_fits(shape, numbers) for numbers in _BLOCKINGS)
+    return Kernel.BLOCKED if fits and not few else Kernel.GEMM
+
+
+def for_weight_on_rows(shape: Shape) -> list[Choice]:
+    if shape.depthwise and not shape.volumes and _depthwise_weight_fits(shape):
+        return [(Kernel.DEPTHWISE, ())]
+    if _is_pointwise(shape):
+        return [(Kernel.POINTWISE, ())]
+    if not _weight_fits(shape):
+        return [(Kernel.GEMM, ())]
+    if not shape.one_group:
+        return _weight_of_groups_on_rows(shape)
+    return [
+        (Kernel.FLAT, (Condition(shape.data, _COLORS, _COLORS),)),
+        (Kernel.BLOCKED, (Condition(shape.data, high=_COLORS - 1),)),
+        (Kernel.BLOCKED, (Condition(shape.data, low=_COLORS + 1),)),
+    ]
+
+
+def _weight_of_groups_on_rows(shape: Shape) -> list[Choice]:
+    """Groups of three channels, or three of one, are taken for colors, wrongly,
+    and then refused."""
+    if shape.data == _COLORS:
+        return [(Kernel.GEMM, ())]
+    if shape.data != 1:
+        return [(Kernel.BLOCKED, ())]
+    return [
+        (Kernel.GEMM, (Condition(shape.groups, _COLORS, _COLORS),)),
+        (Kernel.BLOCKED, (Condition(shape.groups, high=_COLORS - 1),)),
+        (Kernel.BLOCKED, (Condition(shape.groups, low=_COLORS + 1),)),
     ]
 
 

@@ -15,7 +15,7 @@ from shardwright.profile.opaque.scratch import Alternative, Condition, Part
 __all__ = ["backward", "forward"]
 
 
-def forward(shape: Shape, has_bias: bool) -> list[Alternative]:
+def forward(shape: Shape, has_bias: bool, contiguous: bool = True) -> list[Alternative]:
     if _is_volumetric(shape):
         return [Alternative((shape.out, *_columns_of_volumes(shape)))]
     if shape.transposed and shape.volumes:
@@ -24,7 +24,7 @@ def forward(shape: Shape, has_bias: bool) -> list[Alternative]:
     if shape.one_group:
         return [Alternative((out, *unfolded))]
     found = [Alternative((out, out))]
-    for copied, box in _copied(shape, shape.x):
+    for copied, box in _copied(shape, contiguous, shape.x):
         found.append(Alternative((out, *copied, *unfolded), box))
     return found
 
@@ -34,23 +34,33 @@ def _transposed_volumes(shape: Shape, scratch: tuple[Part, ...]) -> list[Alterna
     x, out = shape.x, shape.out
     found = [Alternative((x, out))]
     if not shape.one_group:
-        found += [Alternative((out, out)), Alternative((out, *_copied(shape, x)[1][0]))]
-    for copied, box in _copied(shape, x):
+        found += [
+            Alternative((out, out)),
+            Alternative((out, *_copied(shape, True, x)[1][0])),
+        ]
+    for copied, box in _copied(shape, True, x):
         found.append(Alternative((out, *copied, *scratch), box))
         found.append(Alternative((x, *copied, *scratch), box))
     return found
 
 
-def _copied(shape: Shape, *parts: Part) -> list[tuple[tuple[Part, ...], Box]]:
-    """A group's operands are copied, unless there is one image or group."""
+def _copied(
+    shape: Shape, contiguous: bool, *parts: Part
+) -> list[tuple[tuple[Part, ...], Box]]:
+    """A group's operands are copied, unless there is one group, or one image
+    whose channels lie one after the other."""
     if shape.one_group:
         return [((), ())]
     copies = tuple(of_one_group(part) for part in parts)
+    if not contiguous:
+        return [(copies, ())]
     one, several = Condition(shape.batch, 1, 1), Condition(shape.batch, 2)
     return [((), (one,)), (copies, (several,))]
 
 
-def backward(shape: Shape, mask: Sequence[bool]) -> list[Alternative]:
+def backward(
+    shape: Shape, mask: Sequence[bool], contiguous: bool = True
+) -> list[Alternative]:
     kept = [shape.x] if mask[0] else []
     made = [shape.w] if mask[1] else []
     of_bias = bias(shape, mask)
@@ -66,7 +76,7 @@ def backward(shape: Shape, mask: Sequence[bool]) -> list[Alternative]:
     all_made = (*kept, *made, *of_bias)
     found = [
         Alternative((*all_made, *copied, *unfolded, *again), box)
-        for copied, box in _copied(shape, shape.x, shape.out)
+        for copied, box in _copied(shape, contiguous, shape.x, shape.out)
     ]
     if not shape.one_group:
         found.append(Alternative((*all_made, *all_made)))

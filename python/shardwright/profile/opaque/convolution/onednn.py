@@ -20,7 +20,17 @@ from shardwright.profile.opaque.convolution.kernels import Kernel
 from shardwright.profile.opaque.convolution.shape import Shape, bias, extended, swapped
 from shardwright.profile.opaque.scratch import Alternative, Condition, Part
 
-__all__ = ["ALIGN", "PAGE_ELEMENTS", "backward", "forward", "reduction", "strided_rows"]
+__all__ = [
+    "ALIGN",
+    "PAGE_ELEMENTS",
+    "backward",
+    "columns",
+    "forward",
+    "has_odd_rows",
+    "operands",
+    "reduction",
+    "strided_rows",
+]
 
 ALIGN = 128  # bytes oneDNN adds to align a scratchpad
 PAGE_ELEMENTS = 4096  # unit of its padded copy in strided backward
@@ -89,7 +99,7 @@ def _gemm_of_result(shape: Shape) -> list[Alternative]:
     """im2col of a part of one image and group. How large a part is known for
     the sizes at hand; for others it fits into the cache, or has one channel. Of
     volumes it is a slice."""
-    whole, single = _columns(shape), _columns(replace(shape, data=1)).value()
+    whole, single = columns(shape), columns(replace(shape, data=1)).value()
     scratch = (shape.out, Part(ALIGN))
     cache = cache_elements(shape.item) * shape.item * shape.threads
     few = prod(shape.result_sizes) < shape.block * shape.threads
@@ -113,7 +123,7 @@ def _gemm_of_result(shape: Shape) -> list[Alternative]:
     return found
 
 
-def _columns(shape: Shape) -> Part:
+def columns(shape: Shape) -> Part:
     """im2col of one image and one group, of volumes one slice, per thread."""
     scale = shape.item * shape.num_taps * prod(shape.result_sizes[-2:])
     return Part(scale * shape.threads, (shape.data,))
@@ -137,7 +147,7 @@ def _data_gradient(
             copies = (shape.out, shape.w_by_data, x, *scratch)
             parts = [Alternative((x, x, x)), Alternative(copies)]
         elif kernel is Kernel.GEMM:
-            unfolded = () if shape.pointwise else (_columns(shape), align, *nested)
+            unfolded = () if shape.pointwise else (columns(shape), align, *nested)
             parts = [Alternative((x, *unfolded, *second)), Alternative((x, x))]
         else:
             again = (x_blocked, align) if has_bias else ()
@@ -159,10 +169,10 @@ def strided_rows(shape: Shape) -> tuple[Part, ...]:
         end = (n - 1) * step + k - shape.data_sizes[d] - pad
         places *= n + max(0, k - 1 - pad) // step + max(0, k - 1 - end) // step
         steps *= ceil(shape.data_sizes[d] / step)
-    batch = _OPERANDS * ceil(_pages(_OPERANDS * shape.num_taps) / _OPERANDS)
     buffers = [
         _rounded(shape, places * shape.result),
-        Part(batch * shape.threads + 3 * _PAGE),
+        operands(shape),
+        Part(2 * _PAGE),
         Part(shape.threads, (), ((steps * shape.groups, _PAGE),)),
     ]
     if has_odd_rows(shape):
@@ -170,6 +180,12 @@ def strided_rows(shape: Shape) -> tuple[Part, ...]:
         row = ceil(shape.data_sizes[-1] / step) * step * step
         buffers += [_rounded(shape, row * shape.data), Part(_PAGE)]
     return tuple(buffers)
+
+
+def operands(shape: Shape) -> Part:
+    """What describes the operands of a batch of small products."""
+    one = _OPERANDS * ceil(_pages(_OPERANDS * shape.num_taps) / _OPERANDS)
+    return Part(one * shape.threads + _PAGE)
 
 
 def has_odd_rows(shape: Shape) -> bool:
@@ -215,7 +231,7 @@ def _weight_gradient(shape: Shape, mask: Sequence[bool]) -> list[Alternative]:
 def _gemm_of_weight(shape: Shape) -> tuple[Part, ...]:
     """Four sums per thread, and im2col."""
     sums = shape.w.times(4 * shape.threads)
-    unfolded = () if shape.pointwise else (_columns(shape),)
+    unfolded = () if shape.pointwise else (columns(shape),)
     return (sums, *unfolded, Part(2 * ALIGN))
 
 
