@@ -2,7 +2,8 @@
 
 ATen runs a convolution in oneDNN or, small ones, by its own im2col ("native"):
 library.py. oneDNN has several kernels and takes the first that fits:
-kernels.py; what each allocates is in onednn.py. Read off allocator traces of
+kernels.py, with their conditions in fits.py; what each allocates is in
+onednn.py, and in channels_last.py for data that lies so. Read off allocator traces of
 torch 2.13 (oneDNN 3.12) on AVX2, and held to be an upper bound elsewhere.
 
 Every amount is above the level before the kernel, result included.
@@ -11,7 +12,6 @@ Every amount is above the level before the kernel, result included.
 from collections.abc import Sequence
 from typing import Any
 
-from shardwright.profile.opaque.call import has_channels_last
 from shardwright.profile.opaque.convolution import channels_last, native, onednn
 from shardwright.profile.opaque.convolution.library import native_boxes, onednn_boxes
 from shardwright.profile.opaque.convolution.shape import Shape, extended, shapes
@@ -50,7 +50,7 @@ def backward_scratch(args: Sequence[Any], threads: int) -> list[Alternative]:
             found += extended(parts, box)
             continue
         copies = _copies(shape, data)
-        if not gradient.is_contiguous() and not has_channels_last(data):
+        if not gradient.is_contiguous():
             copies = (*copies, shape.out)
         inside: list[Alternative] = []
         for native_box in native_boxes(shape):
@@ -63,9 +63,4 @@ def backward_scratch(args: Sequence[Any], threads: int) -> list[Alternative]:
 
 def _copies(shape: Shape, data: Any) -> tuple[Part, ...]:
     """What is made contiguous first and held throughout."""
-    if data.is_contiguous():
-        return ()
-    if has_channels_last(data):  # data as it is, but another layout of the weight
-        pages = Part(2 * onednn.PAGE_ELEMENTS + 256 * shape.threads)
-        return (shape.w_blocked, pages)
-    return (shape.x,)
+    return () if data.is_contiguous() else (shape.x,)

@@ -32,7 +32,7 @@ __all__ = ["applies", "backward", "forward"]
 def applies(shape: Shape, data: Any, weight: Any) -> bool:
     """Whether kernels work with channels last: if the data or the weight lies so
     and no other way."""
-    return shape.float32 and (_lies_so(data) or _lies_so(weight))
+    return _lies_so(data) or _lies_so(weight)
 
 
 def _lies_so(tensor: Any) -> bool:
@@ -43,7 +43,8 @@ def forward(shape: Shape, data: Any, weight: Any, has_bias: bool) -> list[Altern
     copies = _copies(shape, data, weight)
     found: list[Alternative] = []
     for box in native_boxes(shape):
-        found += extended(native.forward(shape, has_bias, False), box, copies)
+        unfolded = native.forward(shape, has_bias, contiguous=False)
+        found += extended(unfolded, box, (*copies, *_plain_copies(shape)))
     if shape.transposed:
         parts = _data_gradient(swapped(shape), has_bias, (Part(ALIGN),))
     else:
@@ -61,7 +62,9 @@ def backward(
         copies = (*copies, shape.out)
     found: list[Alternative] = []
     for box in native_boxes(shape):
-        found += extended(native.backward(shape, mask, False), box, copies)
+        unfolded = native.backward(shape, mask, contiguous=False)
+        plain = (*_plain_copies(shape), shape.out) if shape.volumes else ()
+        found += extended(unfolded, box, (*copies, *plain))
     alternatives: list[Alternative] = []
     if mask[0] and shape.transposed:
         alternatives.append(Alternative(_result(swapped(shape), False, (Part(ALIGN),))))
@@ -78,6 +81,11 @@ def _copies(shape: Shape, data: Any, weight: Any) -> tuple[Part, ...]:
     """What lies otherwise and is copied, held throughout."""
     parts = () if has_channels_last(data) else (shape.x,)
     return parts if has_channels_last(weight) else (*parts, shape.w)
+
+
+def _plain_copies(shape: Shape) -> tuple[Part, ...]:
+    """What ATen's own kernels of volumes make contiguous."""
+    return (shape.x, shape.w) if shape.volumes else ()
 
 
 def _result(
@@ -104,7 +112,9 @@ def _data_gradient(
         return (shape.x, _both_padded(shape), *again)
     if kernel is Kernel.GEMM:
         sums = () if shape.one_group else (_sums_of_one_group(shape), Part(ALIGN))
-        unfolded = () if shape.pointwise else (columns(shape), Part(ALIGN))
+        whole = shape.result_sizes[0] if shape.volumes else 1  # not by slices here
+        column = columns(shape).times(whole)
+        unfolded = () if shape.pointwise else (column, Part(ALIGN))
         return (shape.x, shape.w, *unfolded, *sums, *nested, *again)
     copies = (shape.x, shape.w_by_data, *nested)
     if shape.strided:
