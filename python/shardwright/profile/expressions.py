@@ -89,6 +89,8 @@ class Scaling:
         return terms[0] if len(terms) == 1 else terms
 
     def _part(self, base: Part, scaled: Part) -> dict[str, Any]:
+        if base.pinned:
+            return {"c": base.value(), "f": []}
         if base.scale != scaled.scale:
             # A kernel that picks its block sizes by the operands' sizes: no
             # part of the op needs more scratch than the whole.

@@ -31,8 +31,6 @@ TOO_HIGH = {
     "diff": (0.1, "adds the gradients of both parts out of place"),
     "embedding_bag.default:max": (0.4, "bags that are empty take less"),
     "binary_cross_entropy_with_logits": (0.3, "the target gets a gradient"),
-    "conv2d.default:groups": (0.3, "groups of few channels are bounded"),
-    "conv_transpose2d.input:groups": (0.3, "groups of few channels are bounded"),
 }
 TOO_LOW = {"masked_fill.Tensor": "a value that learns: depends on the mask's sum"}
 

@@ -17,11 +17,14 @@ NO_LIMIT = 2**53  # sizes are exact as JSON numbers up to here
 @dataclass(frozen=True)
 class Part:
     """`scale` bytes * product of `dims` * product of each padded size rounded
-    up to its multiple. What a shard may change is in dims or padded."""
+    up to its multiple. What a shard may change is in dims or padded; if
+    `pinned`, the amount is known only for the sizes at hand, and the conditions
+    of its alternative name them."""
 
     scale: int
     dims: tuple[int, ...] = ()
     padded: tuple[tuple[int, int], ...] = ()
+    pinned: bool = False
 
     def value(self) -> int:
         rounded = (-(-size // unit) * unit for size, unit in self.padded)
