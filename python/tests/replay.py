@@ -13,6 +13,7 @@ ITEMSIZE = {
     "int64": 8,
     "int32": 4,
     "bool": 1,
+    "complex64": 8,
 }
 
 

@@ -137,7 +137,8 @@ class _Profiler:
                 full = _filled(target, args, kwargs, tensors, changed)
                 return function(target, *full)
 
-            return OpCall(op["key"], call, operands, shape_args)
+            name = target._schema.name.split("::")[1]
+            return OpCall(op["key"], name, call, operands, shape_args)
 
         def record_of(call: OpCall) -> tuple[dict[str, Any], Run]:
             record, run = make_record(self._runner, call, factor_map, gradients)

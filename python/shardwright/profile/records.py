@@ -93,6 +93,7 @@ class OpCall:
     """An op ready to run: `call(operands, changed attributes)` -> results."""
 
     key: str  # for messages
+    name: str  # of the op, "linear"
     call: Callable[[Sequence[Tensor], Mapping[str, Any]], Any]
     operands: tuple[Layout, ...]
     shape_args: tuple[str, ...]
@@ -133,7 +134,7 @@ def _run(
 ) -> Run:
     try:
         return runner.run(
-            lambda tensors: op.call(tensors, changed), operands, gradients
+            lambda tensors: op.call(tensors, changed), operands, gradients, op.name
         )
     except Exception as error:
         shapes = [list(operand.shape) for operand in operands]

@@ -70,10 +70,11 @@ class Runner:
         call: Callable[[Sequence[Tensor]], Any],
         operands: Sequence[Layout],
         gradients: Sequence[Layout | None],
+        name: str = "",
     ) -> Run:
-        """`call` gets the operands; `gradients` are what its results will be
-        given in backward (None: not given)."""
-        recorder = _Recorder(self._threads, len(operands))
+        """`call` runs the op `name` with the operands; `gradients` are what its
+        results will be given in backward (None: not given)."""
+        recorder = _Recorder(self._threads, len(operands), name)
         with contextlib.ExitStack() as stack:
             if self._autocast is not None:
                 device, dtype = self._autocast
@@ -140,13 +141,22 @@ _ZEROS = {"aten::zeros", "aten::new_zeros", "aten::zeros_like"}
 _INTO_ZEROS = {
     aten.index_add.default: aten.index_add_.default,
     aten.index_put.default: aten.index_put_.default,
+    aten.put.default: aten.put_.default,
     aten.scatter.src: aten.scatter_.src,
     aten.scatter_add.default: aten.scatter_add_.default,
+}
+# (op, in backward) -> kernels that go on in a tensor which they made before.
+_INTO_OWN = {
+    ("linear", False): {aten.add.Tensor: aten.add_.Tensor},
+    ("binary_cross_entropy_with_logits", True): {
+        aten.mul.Tensor: aten.mul_.Tensor,
+        aten.sub.Tensor: aten.sub_.Tensor,
+    },
 }
 
 
 class _Recorder(TorchDispatchMode):
-    def __init__(self, threads: int, num_operands: int) -> None:
+    def __init__(self, threads: int, num_operands: int, op_name: str) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
         self.run = Run(
             gradients=[None] * num_operands,
@@ -154,6 +164,7 @@ class _Recorder(TorchDispatchMode):
             gradients_in_place=[False] * num_operands,
         )
         self._threads = threads
+        self._op_name = op_name
         self._handles: weakref.WeakKeyDictionary[Any, str] = weakref.WeakKeyDictionary()
         self._events: list[Event] = []
         self._kernels: list[Kernel] = []
@@ -162,6 +173,7 @@ class _Recorder(TorchDispatchMode):
         self._first_backward = 0
         self._recording = False
         self._in_backward = False
+        self._forward_names: frozenset[str] = frozenset()
         self._zeros: weakref.WeakSet[Any] = weakref.WeakSet()
 
     def __torch_dispatch__(
@@ -172,7 +184,15 @@ class _Recorder(TorchDispatchMode):
             return func(*args, **kwargs)
         func = self._as_engine_calls(func, args)
         out = func(*args, **kwargs)
-        call = KernelCall(func, args, kwargs, out, self._threads, self._in_backward)
+        call = KernelCall(
+            func,
+            args,
+            kwargs,
+            out,
+            self._threads,
+            self._in_backward,
+            self._forward_names,
+        )
         for scratch in transients(call):
             self._events.append(("transient", scratch))
         kernel = kernel_of(func, args, kwargs, out)
@@ -186,10 +206,16 @@ class _Recorder(TorchDispatchMode):
         return out
 
     def _as_engine_calls(self, func: Any, args: Any) -> Any:
-        """Backward formulas write into zeros of their own, but for subclasses of
-        Tensor, fake ones too, they take a form that makes another tensor."""
+        """Formulas write into tensors of their own, but for subclasses of Tensor,
+        fake ones too, they take forms that make other tensors."""
         if func in _INTO_ZEROS and args[0].untyped_storage() in self._zeros:
             return _INTO_ZEROS[func]
+        if func in _INTO_OWN.get((self._op_name, self._in_backward), {}):
+            if any(kernel.name == "aten.neg" for kernel in self._kernels):
+                return func  # the gradient of a target, which is made anew
+            own = self._handles.get(args[0].untyped_storage(), "")
+            if own.startswith("n") and int(own[1:]) >= self._first_backward:
+                return _INTO_OWN[self._op_name, self._in_backward][func]
         return func
 
     # -- storages ---------------------------------------------------------
@@ -241,6 +267,9 @@ class _Recorder(TorchDispatchMode):
         self._forget_released()
         self.run.forward, self._events = self._events, []
         self.run.kernels_forward, self._kernels = self._kernels, []
+        self._forward_names = frozenset(
+            kernel.name.removeprefix("aten.") for kernel in self.run.kernels_forward
+        )
         self._first_backward = len(self.run.sizes)
         self._recording, self._in_backward = False, True
 

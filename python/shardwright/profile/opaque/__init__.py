@@ -17,10 +17,16 @@ from torch._ops import OpOverload
 from shardwright.profile.opaque import (
     attention,
     conversions,
+    copies,
     images,
     lookups,
+    losses,
+    masks,
+    matrices,
     normalization,
     products,
+    recurrent,
+    reductions,
     transforms,
 )
 from shardwright.profile.opaque.call import KernelCall, whole
@@ -43,6 +49,13 @@ def storage_bytes(op: OpOverload, args: Sequence[Any], out: Tensor) -> int:
         return whole(args[0]).value()
     if name == "col2im":  # made as large as its data, then cut
         return max(fake, whole(args[0]).value())
+    if name == "mkldnn_rnn_layer" and out.dim() == 1:
+        return recurrent.workspace_bytes(args) if args[-1] else fake
+    if name == "_efficientzerotensor":
+        return 0
+    if name == "native_layer_norm" and out.shape != args[0].shape:
+        weight = args[2]  # statistics are as exact as the weight
+        return fake if weight is None else out.numel() * weight.element_size()
     return fake
 
 
@@ -65,6 +78,15 @@ _UPSAMPLE = {
     "upsample_bicubic2d": "cubic",
 }
 
+# Kernels that take images with channels first or last.
+_IMAGE_KERNELS = (
+    "max_pool2d_with_indices", "max_pool3d_with_indices", "avg_pool2d", "avg_pool3d",
+    "_adaptive_avg_pool2d", "_adaptive_avg_pool3d", "adaptive_max_pool2d",
+    "adaptive_max_pool3d", "fractional_max_pool2d", "reflection_pad1d",
+    "reflection_pad2d", "reflection_pad3d", "replication_pad1d", "replication_pad2d",
+    "replication_pad3d",
+)  # fmt: skip
+
 _FORMULAS: dict[str, Callable[[KernelCall], list[Alternative]]] = {
     "convolution": lambda call: forward_scratch(call.args, call.threads),
     "convolution_backward": lambda call: backward_scratch(call.args, call.threads),
@@ -78,6 +100,9 @@ _FORMULAS: dict[str, Callable[[KernelCall], list[Alternative]]] = {
     "native_batch_norm_backward": normalization.batch_norm_backward,
     "native_layer_norm_backward": normalization.layer_norm_backward,
     "native_group_norm_backward": normalization.group_norm_backward,
+    "_embedding_bag": lookups.embedding_bag,
+    "_embedding_bag_forward_only": lookups.embedding_bag,
+    "count_nonzero": conversions.count,
     "_embedding_bag_backward": lookups.embedding_bag_backward,
     "_embedding_bag_dense_backward": lookups.embedding_bag_backward,
     "isnan": lookups.gradient_of_extreme,
@@ -88,6 +113,61 @@ _FORMULAS: dict[str, Callable[[KernelCall], list[Alternative]]] = {
     "_fft_c2c": transforms.fourier,
     "_fft_r2c": transforms.fourier,
     "_fft_c2r": transforms.fourier_to_real,
+    **dict.fromkeys(("clone", "copy_", "_to_copy"), copies.copy),
+    "roll": copies.roll,
+    "repeat": copies.repeat,
+    "native_channel_shuffle": copies.of_image,
+    "channel_shuffle": copies.of_image,
+    **dict.fromkeys(_IMAGE_KERNELS, copies.of_image),
+    **{f"{name}_backward": copies.of_gradient_and_result for name in _IMAGE_KERNELS},
+    "adaptive_max_pool2d_backward": copies.extreme_pool_backward,
+    "adaptive_max_pool3d_backward": copies.extreme_pool_backward,
+    "_softmax": copies.in_order,
+    "_log_softmax": copies.in_order,
+    "_softmax_backward_data": reductions.softmax_backward,
+    "_log_softmax_backward_data": reductions.softmax_backward,
+    "logsumexp": reductions.log_sum_exp,
+    "median": reductions.median,
+    "nanmedian": reductions.median,
+    **dict.fromkeys(("scatter_reduce", "scatter_reduce_"), reductions.scatter_mean),
+    **dict.fromkeys(("index_reduce", "index_reduce_"), reductions.index_mean),
+    "mkldnn_rnn_layer": recurrent.layer,
+    "mkldnn_rnn_layer_backward": recurrent.layer_backward,
+    "_euclidean_dist": reductions.euclidean,
+    "_cdist_forward": reductions.distances,
+    "huber_loss": losses.one_by_one,
+    "mse_loss": losses.kept_whole,
+    "smooth_l1_loss": losses.kept_whole,
+    "binary_cross_entropy_with_logits": losses.logistic,
+    "soft_margin_loss_backward": losses.soft_margin_backward,
+    "native_layer_norm": normalization.layer_norm,
+    "native_group_norm": normalization.group_norm,
+    "affine_grid_generator": images.affine_grid,
+    "_upsample_bilinear2d_aa": partial(images.smoothed, reach=1),
+    "_upsample_bicubic2d_aa": partial(images.smoothed, reach=2),
+    "_linalg_svd": matrices.singular_values,
+    "_linalg_eigh": matrices.symmetric_eigenvalues,
+    "linalg_eig": matrices.eigenvalues,
+    "_linalg_eigvals": matrices.eigenvalues,
+    "linalg_eigvals": matrices.eigenvalues,
+    "linalg_qr": matrices.orthogonal,
+    "geqrf": matrices.orthogonal,
+    "linalg_householder_product": matrices.orthogonal,
+    "linalg_inv_ex": matrices.inverse,
+    "linalg_cholesky_ex": matrices.cholesky,
+    "cholesky_inverse": matrices.cholesky,
+    "cholesky_solve": matrices.cholesky_solve,
+    "_linalg_solve_ex": matrices.solve,
+    "linalg_lu_solve": matrices.solve_factored,
+    "linalg_solve_triangular": matrices.triangular_solve,
+    "triangular_solve": matrices.triangular_solve,
+    "_linalg_det": matrices.determinant,
+    "_linalg_slogdet": matrices.determinant,
+    "linalg_lu": matrices.factors,
+    "lu_unpack": matrices.factors_unpacked,
+    "linalg_pinv": matrices.pseudo_inverse,
+    "linalg_matrix_exp": matrices.exponential,
+    "where": masks.where,
     "im2col": images.patches,
     "pixel_shuffle": images.pixel_shuffle,
     "pixel_unshuffle": images.pixel_shuffle,

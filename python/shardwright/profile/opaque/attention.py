@@ -1,11 +1,16 @@
 """Attention of the CPU: "flash", ATen's own, and the parts of the plain form."""
 
+from torch import Tensor
+
 from shardwright.profile.opaque.call import KernelCall, whole
 from shardwright.profile.opaque.scratch import Alternative, Condition, Part
 
 __all__ = ["attention", "attention_backward", "safe_softmax"]
 
-_ACCUMULATE = 4  # bytes: float32 whatever the operands are
+
+def _accumulate(tensor: Tensor) -> int:
+    """Bytes of a number in which scores are computed: float32 at least."""
+    return max(4, tensor.element_size())
 
 
 def attention(call: KernelCall) -> list[Alternative]:
@@ -18,8 +23,8 @@ def attention(call: KernelCall) -> list[Alternative]:
         Alternative(
             (
                 whole(query),
-                Part(_ACCUMULATE, (batch, heads, length)),
-                Part(scratch * call.threads * _ACCUMULATE),
+                Part(_accumulate(query), (batch, heads, length)),
+                Part(scratch * call.threads * _accumulate(query)),
             )
         )
     ]
@@ -32,7 +37,7 @@ def attention_backward(call: KernelCall) -> list[Alternative]:
     rows, columns = _block(query.shape[2], key.shape[2])
     always = (
         *(whole(tensor) for tensor in (query, key, value)),
-        Part((2 * rows * columns * call.threads + rows) * _ACCUMULATE),
+        Part((2 * rows * columns * call.threads + rows) * _accumulate(query)),
     )
     if gradient.transpose(1, 2).is_contiguous():
         return [Alternative(always)]

@@ -11,7 +11,7 @@ from torch.utils._pytree import tree_leaves
 
 from shardwright.profile.opaque.scratch import Part
 
-__all__ = ["KernelCall", "copy_as", "has_channels_last", "whole"]
+__all__ = ["KernelCall", "copy_as", "has_channels_last", "transposing", "whole"]
 
 
 @dataclass(frozen=True)
@@ -24,6 +24,7 @@ class KernelCall:
     out: Any
     threads: int
     in_backward: bool
+    forward: frozenset[str] = frozenset()  # in backward: the kernels before it
 
     @property
     def name(self) -> str:
@@ -42,6 +43,16 @@ def whole(tensor: Tensor) -> Part:
 def copy_as(tensor: Tensor, dtype: torch.dtype) -> Part:
     """The bytes of its elements converted to `dtype`."""
     return Part(dtype.itemsize, tuple(tensor.shape))
+
+
+_SQUARE = 60  # rows and columns of a block; fewer elements are not blocked
+
+
+def transposing(matrix: Tensor) -> tuple[Part, ...]:
+    """A copy into the other order of a matrix goes through a square block."""
+    if matrix.dim() != 2 or matrix.numel() < _SQUARE**2:
+        return ()
+    return (Part(_SQUARE**2 * matrix.element_size()),)
 
 
 _CHANNELS_LAST = {4: torch.channels_last, 5: torch.channels_last_3d}

@@ -15,7 +15,7 @@ from torch.utils._pytree import tree_leaves
 from shardwright.profile.opaque.call import KernelCall, copy_as, whole
 from shardwright.profile.opaque.scratch import Alternative, Part
 
-__all__ = ["elementwise", "reduction"]
+__all__ = ["count", "elementwise", "reduction"]
 
 _HALF = {torch.bfloat16, torch.float16}
 # Their mask is read as it is.
@@ -60,6 +60,16 @@ def _computes_in(tensors: Sequence[Tensor], result: Tensor) -> torch.dtype:
     if result.dtype == torch.bool or common.is_complex:
         return common  # a comparison, or |z|
     return result.dtype
+
+
+def count(call: KernelCall) -> list[Alternative]:
+    """What is not 0, as integers."""
+    data = call.args[0]
+    if len(call.args) < 2:
+        return []
+    found = () if data.dtype == torch.bool else (copy_as(data, torch.bool),)
+    integers = copy_as(data, torch.int64)
+    return [Alternative((whole(call.results[0]), *found, integers))]
 
 
 def reduction(call: KernelCall) -> list[Alternative]:

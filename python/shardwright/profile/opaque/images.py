@@ -1,11 +1,11 @@
 """Kernels on images: resizing, patches, pixel shuffle."""
 
-from math import prod
+from math import ceil, prod
 
 from shardwright.profile.opaque.call import KernelCall, has_channels_last, whole
 from shardwright.profile.opaque.scratch import Alternative, Condition, Part
 
-__all__ = ["patches", "pixel_shuffle", "upsample"]
+__all__ = ["affine_grid", "patches", "pixel_shuffle", "smoothed", "upsample"]
 
 _INDEX = 8  # bytes
 _SMALL_RESULT = 128  # height + width up to which resizing works channels last
@@ -34,6 +34,26 @@ def upsample(call: KernelCall, kind: str) -> list[Alternative]:
     return found
 
 
+def smoothed(call: KernelCall, reach: int) -> list[Alternative]:
+    """Resizing with antialias: along the width, then along the height; for each a
+    table of places, numbers of taps, strides, weights."""
+    data, result = call.args[0], call.results[0]
+    item = data.element_size()
+    between = Part(item, (*data.shape[:3], result.shape[3]))
+    tables = 0
+    for before, after in zip(data.shape[2:], result.shape[2:], strict=True):
+        taps = 2 * ceil(reach * max(1.0, before / after)) + 1
+        tables = max(tables, after * (4 * _INDEX + item * taps))
+    return [Alternative((whole(result), between, Part(tables)))]
+
+
+def affine_grid(call: KernelCall) -> list[Alternative]:
+    """The grid, and the same with a coordinate of ones before the product."""
+    result = call.results[0]
+    ones = Part(result.element_size(), tuple(result.shape[:-1]))
+    return [Alternative((whole(result), whole(result), ones))]
+
+
 def pixel_shuffle(call: KernelCall) -> list[Alternative]:
     data = call.args[0]
     if data.is_contiguous() or (data.dim() == 4 and has_channels_last(data)):
@@ -42,8 +62,10 @@ def pixel_shuffle(call: KernelCall) -> list[Alternative]:
 
 
 def patches(call: KernelCall) -> list[Alternative]:
-    """im2col starts with a result as large as its data, and then grows it."""
+    """im2col starts with a result as large as its data, and then grows it; data
+    that is not contiguous is copied."""
     data, result = call.args[0], call.results[0]
+    copy = () if data.is_contiguous() else (whole(data),)
     if prod(result.shape) <= prod(data.shape):
-        return []
-    return [Alternative((whole(result), whole(data)))]
+        return [Alternative((whole(data), *copy))] if copy else []
+    return [Alternative((whole(result), whole(data), *copy))]

@@ -6,6 +6,7 @@ from shardwright.profile.opaque.call import KernelCall, copy_as, whole
 from shardwright.profile.opaque.scratch import Alternative, Part
 
 __all__ = [
+    "embedding_bag",
     "embedding_bag_backward",
     "gradient_of_extreme",
     "kth_value",
@@ -14,7 +15,28 @@ __all__ = [
 ]
 
 _INDEX = 8  # bytes
+_NUMBERS = 64  # bytes
+_EXTREMES = {"max", "min", "median", "nanmedian"}
 _MAX = 2  # mode of an embedding bag
+
+
+def embedding_bag(call: KernelCall) -> list[Alternative]:
+    """Of (weight, indices, offsets, by frequency, mode, sparse, weights of the
+    indices, with last offset, padding row): the bags and their sizes; unless it is
+    a plain sum, twice which bag an index is in; for maxima their places."""
+    indices = call.args[1]
+    bags, features = call.results[0].shape
+    mode = call.args[4] if len(call.args) > 4 else 0
+    item, numbers = indices.element_size(), tuple(indices.shape)
+    held = (whole(call.results[0]), Part(4 * _INDEX, (bags,)), Part(_NUMBERS))
+    padded = len(call.args) > 8 and call.args[8] >= 0
+    if mode == 0 and not padded:
+        return [Alternative(held)]
+    found = [Alternative((*held, Part(2 * item, numbers)))]
+    if mode == _MAX:
+        places = Part(item, (bags, features))
+        found.append(Alternative((*held, Part(item, numbers), places)))
+    return found
 
 
 def embedding_bag_backward(call: KernelCall) -> list[Alternative]:
@@ -64,7 +86,7 @@ def gradient_of_extreme(call: KernelCall) -> list[Alternative]:
     fake tensors take a form with three masks, plain ones take one mask, zeros
     for the gradient, and the mask's sum, as integers."""
     data = call.args[0]
-    if not call.in_backward:
+    if not call.in_backward or not call.forward & _EXTREMES:
         return []
     per_element = 1 + data.element_size() + _INDEX
     return [Alternative((Part(per_element, tuple(data.shape)), Part(_INDEX)))]

@@ -10,7 +10,9 @@ from shardwright.profile.opaque.scratch import Alternative, Part
 __all__ = [
     "batch_norm",
     "batch_norm_backward",
+    "group_norm",
     "group_norm_backward",
+    "layer_norm",
     "layer_norm_backward",
 ]
 
@@ -25,8 +27,11 @@ def batch_norm(call: KernelCall) -> list[Alternative]:
 def batch_norm_backward(call: KernelCall) -> list[Alternative]:
     """Of (gradient, data, weight, running mean and variance, saved mean and
     inverse deviation, train, epsilon, mask): the gradient of the data is made
-    twice; where channels are last, each thread sums for itself."""
-    data, mask = call.args[1], call.args[9]
+    twice if both lie alike; where channels are last, each thread sums for itself."""
+    gradient, data, mask = call.args[0], call.args[1], call.args[9]
+    alike = gradient.is_contiguous() and data.is_contiguous()
+    if not alike and not (has_channels_last(gradient) and has_channels_last(data)):
+        return [Alternative((whole(data), _per_channel(data, 3 + 2 * call.threads)))]
     parameters = _per_channel(data, int(mask[1]) + int(mask[2]))
     found = [Alternative((whole(data), whole(data), parameters))]
     if _channels_are_last(data):
@@ -45,15 +50,36 @@ def _per_channel(data: Tensor, vectors: int) -> Part:
     return Part(data.element_size() * vectors, (data.shape[1],))
 
 
+def layer_norm(call: KernelCall) -> list[Alternative]:
+    """Of (data, normalized shape, weight, bias, epsilon): the results, and the
+    data copied unless it is contiguous."""
+    data = call.args[0]
+    if data.is_contiguous():
+        return []
+    return [Alternative((*map(whole, call.results), whole(data)))]
+
+
 def layer_norm_backward(call: KernelCall) -> list[Alternative]:
     """Of (gradient, data, normalized shape, mean, inverse deviation, weight,
-    bias, mask): the gradients, and per thread a sum of those of weight and
-    bias."""
+    bias, mask): the gradients, per thread a sum of those of weight and bias, and
+    copies of gradient and data unless these are contiguous."""
     data, normalized, mask = call.args[1], tuple(call.args[2]), call.args[7]
     wanted = int(mask[1]) + int(mask[2])
     vectors = wanted + 2 * call.threads if wanted else 0
-    sums = Part(data.element_size() * vectors, normalized)
-    return [Alternative((whole(data), sums))]
+    item = max(data.element_size(), call.args[3].element_size())
+    sums = Part(item * vectors, normalized)
+    made = (whole(data),) if mask[0] else ()
+    copies = [whole(t) for t in (call.args[0], data) if not t.is_contiguous()]
+    return [Alternative((*made, sums, *copies))]
+
+
+def group_norm(call: KernelCall) -> list[Alternative]:
+    """With channels last, two sums per image and channel."""
+    data = call.args[0]
+    if not has_channels_last(data) or data.is_contiguous():
+        return []
+    sums = Part(2 * max(data.element_size(), 4), tuple(data.shape[:2]))
+    return [Alternative((*map(whole, call.results), sums))]
 
 
 def group_norm_backward(call: KernelCall) -> list[Alternative]:
