@@ -12,6 +12,7 @@ __all__ = [
     "Layout",
     "contiguous_strides",
     "is_dense",
+    "kept_as",
     "layout_json",
     "memory_order",
     "scaled_strides",
@@ -63,6 +64,16 @@ def is_dense(layout: Layout) -> bool:
             return False
         running *= size
     return True
+
+
+def kept_as(layout: Layout, leaf: Layout) -> bool:
+    """Whether autograd keeps a gradient of a leaf as it lies: with the strides of
+    the leaf, or in the order of its dims if the leaf itself has gaps."""
+    stride = leaf.stride if is_dense(leaf) else contiguous_strides(leaf.shape)
+    return all(
+        size == 1 or one == other
+        for size, one, other in zip(leaf.shape, layout.stride, stride, strict=True)
+    )
 
 
 def memory_order(layout: Layout, expected: Sequence[int] = ()) -> list[int]:

@@ -19,7 +19,7 @@ from shardwright.errors import InternalError, InvalidGraphError
 from shardwright.profile.layout import Layout
 from shardwright.profile.opaque import default_threads
 from shardwright.profile.records import FactorMap, OpCall, make_record
-from shardwright.profile.running import Run, Runner
+from shardwright.profile.running import Run, Runner, Stored
 from shardwright.profile.small_shards import records_at_one
 
 __all__ = ["CapturedGraph", "Progress", "VariantFunction", "make_records"]
@@ -91,6 +91,12 @@ class _Profiler:
             autocast=(cast.device_type, cast.dtype) if cast is not None else None,
         )
         self._known: dict[Any, tuple[int, Run]] = {}
+        # Parameters by the first op that reads them: the last in backward.
+        self._first_reader: dict[int, str] = {}
+        for op in captured.graph["ops"]:
+            for value in op["operands"]:
+                if captured.graph["values"][value]["kind"] == "parameter":
+                    self._first_reader.setdefault(value, op["key"])
         loss = captured.graph["loss"]
         # Layout of the gradient that reached each value so far, and whether
         # the engine may add into it.
@@ -103,9 +109,16 @@ class _Profiler:
         gradients = [pair[0] if pair else None for pair in got]
         node = self._captured.op_nodes[op["key"]]
         operands = tuple(self._layout(value) for value in op["operands"])
-        key = (_frozen(_template(node)), operands, tuple(gradients), str(factor_map))
+        stored = self._stored(op)
+        key = (
+            _frozen(_template(node)),
+            operands,
+            tuple(gradients),
+            stored,
+            str(factor_map),
+        )
         if key not in self._known:
-            record, run = self._make(op, node, operands, gradients, factor_map)
+            record, run = self._make(op, node, operands, gradients, stored, factor_map)
             self._known[key] = (len(self.records), run)
             self.records.append(record)
         op["record"], run = self._known[key]
@@ -120,12 +133,24 @@ class _Profiler:
                 in_place = in_place and came is not None and came[1]
             self._deliver(value, layout, in_place)
 
+    def _stored(self, op: Mapping[str, Any]) -> tuple[Stored | None, ...]:
+        """What is stored after the op's backward. Where it reads a parameter
+        twice, the sum of both is as good as the first of them."""
+        return tuple(
+            Stored(*self._pending.get(value, (None, False)))
+            if self._first_reader.get(value) == op["key"]
+            and op["operands"].count(value) == 1
+            else None
+            for value in op["operands"]
+        )
+
     def _make(
         self,
         op: dict[str, Any],
         node: fx.Node,
         operands: tuple[Layout, ...],
         gradients: Sequence[Layout | None],
+        stored: tuple[Stored | None, ...],
         factor_json: Mapping[str, Any],
     ) -> tuple[dict[str, Any], Run]:
         factor_map = FactorMap.of(factor_json)
@@ -138,7 +163,7 @@ class _Profiler:
                 return function(target, *full)
 
             name = target._schema.name.split("::")[1]
-            return OpCall(op["key"], name, call, operands, shape_args)
+            return OpCall(op["key"], name, call, operands, shape_args, stored)
 
         def record_of(call: OpCall) -> tuple[dict[str, Any], Run]:
             record, run = make_record(self._runner, call, factor_map, gradients)

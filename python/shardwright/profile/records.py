@@ -39,7 +39,7 @@ from shardwright.profile.expressions import NotProportional, Scaling, constant
 from shardwright.profile.kernels import Kernel
 from shardwright.profile.layout import Layout, layout_json, memory_order
 from shardwright.profile.opaque.scratch import Alternative
-from shardwright.profile.running import Event, Run, Runner
+from shardwright.profile.running import Event, Run, Runner, Stored
 
 __all__ = ["FactorMap", "OpCall", "make_record", "run_op"]
 
@@ -97,6 +97,7 @@ class OpCall:
     call: Callable[[Sequence[Tensor], Mapping[str, Any]], Any]
     operands: tuple[Layout, ...]
     shape_args: tuple[str, ...]
+    stored: tuple[Stored | None, ...] = ()  # of operands, from the left
 
 
 def make_record(
@@ -134,7 +135,11 @@ def _run(
 ) -> Run:
     try:
         return runner.run(
-            lambda tensors: op.call(tensors, changed), operands, gradients, op.name
+            lambda tensors: op.call(tensors, changed),
+            operands,
+            gradients,
+            name=op.name,
+            stored=op.stored,
         )
     except Exception as error:
         shapes = [list(operand.shape) for operand in operands]

@@ -23,11 +23,17 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 from shardwright.profile.kernels import Kernel, kernel_of
-from shardwright.profile.layout import Layout, is_dense
+from shardwright.profile.layout import (
+    Layout,
+    contiguous_strides,
+    is_dense,
+    kept_as,
+)
 from shardwright.profile.opaque import storage_bytes, transients
 from shardwright.profile.opaque.call import KernelCall
+from shardwright.profile.opaque.scratch import Alternative, Part
 
-__all__ = ["Run", "Runner"]
+__all__ = ["Run", "Runner", "Stored"]
 
 # ("alloc", new) ("free", new) ("release", saved) ("drop_grad", result)
 # ("transient", alternative)
@@ -53,6 +59,15 @@ class Run:
     kernels_backward: list[Kernel] = field(default_factory=list)
 
 
+@dataclass(frozen=True)
+class Stored:
+    """A leaf's gradient is stored when all of it is there: `before` is what others
+    of its readers gave, and `may_add` whether the engine adds into that."""
+
+    before: Layout | None = None
+    may_add: bool = False
+
+
 class Runner:
     """Runs ops; `threads` is the number of CPU threads kernels will have."""
 
@@ -70,11 +85,14 @@ class Runner:
         call: Callable[[Sequence[Tensor]], Any],
         operands: Sequence[Layout],
         gradients: Sequence[Layout | None],
+        *,
         name: str = "",
+        stored: Sequence[Stored | None] = (),
     ) -> Run:
         """`call` runs the op `name` with the operands; `gradients` are what its
-        results will be given in backward (None: not given)."""
-        recorder = _Recorder(self._threads, len(operands), name)
+        results will be given in backward (None: not given); `stored` tells which
+        operands are leaves whose gradients this run completes."""
+        recorder = _Recorder(self._threads, operands, name, stored)
         with contextlib.ExitStack() as stack:
             if self._autocast is not None:
                 device, dtype = self._autocast
@@ -89,6 +107,7 @@ class Runner:
             if sink is not None:
                 # _Sink.backward begins the record
                 sink.backward()
+                recorder.copy_what_others_hold()
                 recorder.finish_backward()
         return recorder.run
 
@@ -156,8 +175,16 @@ _INTO_OWN = {
 
 
 class _Recorder(TorchDispatchMode):
-    def __init__(self, threads: int, num_operands: int, op_name: str) -> None:
+    def __init__(
+        self,
+        threads: int,
+        operands: Sequence[Layout],
+        op_name: str,
+        stored: Sequence[Stored | None],
+    ) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
+        num_operands = len(operands)
+        self._operands, self._stored = operands, dict(enumerate(stored))
         self.run = Run(
             gradients=[None] * num_operands,
             gradient_layouts=[None] * num_operands,
@@ -283,6 +310,9 @@ class _Recorder(TorchDispatchMode):
         self._saved_number = {number: new for new, number in enumerate(kept)}
 
     def gradient_of(self, operand: int, gradient: Tensor) -> None:
+        stored = self._stored.get(operand)
+        if stored is not None:
+            gradient = self._store(stored, self._operands[operand], gradient)
         self.run.gradients[operand] = self.handle(gradient)
         layout = Layout.of(gradient)
         self.run.gradient_layouts[operand] = layout
@@ -290,6 +320,44 @@ class _Recorder(TorchDispatchMode):
             is_dense(layout) and not gradient._is_view()
         )
         self._held.append(gradient)
+
+    def _store(self, stored: Stored, leaf: Layout, gradient: Tensor) -> Tensor:
+        """What a leaf keeps: a copy if the gradient lies otherwise. One that adds
+        to others is copied after that, which is counted here, all being alive."""
+        total = Layout.of(gradient)
+        if stored.before is not None:
+            total = stored.before.resized(leaf.shape)
+            if not stored.may_add:
+                self._recording = False
+                total = Layout.of(total.empty() + gradient)
+                self._recording = True
+        if kept_as(total, leaf):
+            return gradient
+        if stored.before is not None:
+            copy = Alternative((Part(leaf.dtype.itemsize, leaf.shape),))
+            self._events.append(("transient", copy))
+            return gradient
+        stride = leaf.stride if is_dense(leaf) else contiguous_strides(leaf.shape)
+        kept = torch.empty_strided(leaf.shape, stride, dtype=leaf.dtype, device="cpu")
+        return kept.copy_(gradient)
+
+    def copy_what_others_hold(self) -> None:
+        """A leaf does not keep a gradient that is handed on to others as well."""
+        run = self.run
+        for operand, stored in self._stored.items():
+            layout = run.gradient_layouts[operand]
+            if stored is None or stored.before is not None or layout is None:
+                continue
+            mine = (run.gradients[operand], layout)
+            pairs = zip(run.gradients, run.gradient_layouts, strict=True)
+            if any(
+                pair == mine and number != operand
+                for number, pair in enumerate(pairs)
+                if number > operand or self._stored.get(number) is None
+            ):
+                kept = layout.empty()
+                run.gradients[operand] = self.handle(kept)
+                self._held.append(kept)
 
     def finish_backward(self) -> None:
         """Keeps frees of storages born in backward: older ones die with their

@@ -262,6 +262,9 @@ ALONE = {
         ),
         [*[(2, 4, 24, 8)] * 3, (4, 24, 24)],
     ),
+    "product_of_spread": (lambda a, b: a.expand(20, 30) @ b, [(1, 30), (30, 40)]),
+    "product_of_steps": (lambda a, b: a[:, ::2] @ b, [(40, 60), (30, 8)]),
+    "products_of_steps": (lambda a, b: a[..., ::2] @ b, [(4, 20, 60), (4, 30, 8)]),
     "log_sum_exp": (lambda a: a.logsumexp(-1), [ROWS]),
     "softmax_of_columns": (lambda a: a.transpose(1, 2).softmax(-1), [ROWS]),
     "median": (lambda a: a.median(1)[0], [ROWS]),
@@ -318,11 +321,12 @@ def last(image):
 
 
 class OpAlone(nn.Module):
-    """The loss weighs every floating result of a function of parameters."""
+    """The loss weighs every floating result of a function of parameters, which
+    are multiplied (`times` is 1), so that their gradients are handed on."""
 
-    def __init__(self, function, shapes):
+    def __init__(self, function, shapes, times=1):
         super().__init__()
-        self.function = function
+        self.function, self.times = function, times
         torch.manual_seed(0)
         self.parameters_ = nn.ParameterList(torch.randn(shape) for shape in shapes)
         results = tree_leaves(function(*self.parameters_))
@@ -332,11 +336,45 @@ class OpAlone(nn.Module):
 
     def forward(self, x):
         loss = x.sum()
-        results = tree_leaves(self.function(*(p * 1 for p in self.parameters_)))
+        operands = [p * self.times if self.times else p for p in self.parameters_]
+        results = tree_leaves(self.function(*operands))
         for result, weight in zip(results, self.weights, strict=True):
             if weight is not None:
                 loss = loss + (result * weight).sum()
         return loss
+
+
+# Gradients that autograd does not keep as they come: in another order than their
+# parameter, spread out, or handed on to others as well.
+STORED = {
+    "order": (lambda a: a.t() * 3, [(60, 50)]),
+    "products": (lambda a, b: a.mT @ b.mT, [(4, 20, 30), (4, 10, 20)]),
+    "two_dims": (
+        lambda a, b: torch.einsum("bin,ion->bo", a, b), [(8, 6, 5), (6, 14, 5)],
+    ),
+    "spread": (lambda a: a.sum(0), [(60, 40)]),
+    "handed_on": (lambda a, b: a.sin() + b, [(60, 40), (60, 40)]),
+    "both": (torch.add, [(60, 40), (60, 40)]),
+    "summed": (lambda a: a.t() * 2 + a.sin().t(), [(50, 50)]),
+}  # fmt: skip
+
+# Gradients that come spread out, as those of a sum are.
+OF_A_SUM = {
+    "embedding": (lambda a: F.embedding(whole_numbers(50, (8, 20)), a), [(50, 16)]),
+    "gelu": (F.gelu, [ROWS]),
+    "lower": (torch.tril, [ROWS]),
+    "linear": (F.linear, [(4, 20, 30), (10, 30), (10,)]),
+    "grid": (
+        lambda a, g: F.grid_sample(a, g.tanh(), align_corners=False),
+        [IMAGE, (3, 7, 9, 2)],
+    ),
+    "resize_cubic": (
+        lambda a: F.interpolate(a, scale_factor=2, mode="bicubic"), [IMAGE],
+    ),
+    "patches": (lambda a: F.unfold(a, 3, stride=2), [IMAGE]),
+    "softmax": (lambda a: a.softmax(-1), [ROWS]),
+    "max_pool": (lambda a: F.max_pool2d(a, 2), [IMAGE]),
+}  # fmt: skip
 
 
 def _profiled(model, batch):
@@ -388,6 +426,19 @@ def test_an_op_alone(name):
         for predicted, real in zip(op.predicted, op.measured, strict=True):
             assert predicted >= real - SCALARS, op
             assert predicted <= real * (1.1 + sum(above)) + 3 * SCALARS, op
+
+
+@pytest.mark.parametrize("name", STORED)
+def test_a_gradient_stored_as_a_copy(name):
+    function, shapes = STORED[name]
+    _check(name, *_peaks(OpAlone(function, shapes, times=0), (torch.zeros(1),)))
+
+
+@pytest.mark.parametrize("name", OF_A_SUM)
+def test_a_gradient_spread_out(name):
+    function, shapes = OF_A_SUM[name]
+    model = OpAlone(lambda *p: function(*p).sum(), shapes, times=0)
+    _check(name, *_peaks(model, (torch.zeros(1),)))
 
 
 @pytest.mark.parametrize("sizes", [(7, 4, 10, 12), (20, 8, 64, 128), (13, 5, 50, 20)])

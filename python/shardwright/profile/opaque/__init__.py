@@ -87,6 +87,20 @@ _IMAGE_KERNELS = (
     "replication_pad3d",
 )  # fmt: skip
 
+# Kernels whose first operand is to be contiguous.
+_CONTIGUOUS = (
+    "_softmax", "_log_softmax", "tril", "triu", "embedding_dense_backward",
+    "grid_sampler_2d_backward", "grid_sampler_3d_backward",
+    "upsample_linear1d_backward", "upsample_bicubic2d_backward",
+    "upsample_trilinear3d_backward", "upsample_nearest1d_backward",
+    "upsample_nearest3d_backward", "_upsample_nearest_exact1d_backward",
+    "_upsample_nearest_exact3d_backward",
+)  # fmt: skip
+_RESIZED_BACKWARD = (
+    "upsample_nearest2d_backward", "_upsample_nearest_exact2d_backward",
+    "upsample_bilinear2d_backward",
+)  # fmt: skip
+
 _FORMULAS: dict[str, Callable[[KernelCall], list[Alternative]]] = {
     "convolution": lambda call: forward_scratch(call.args, call.threads),
     "convolution_backward": lambda call: backward_scratch(call.args, call.threads),
@@ -110,6 +124,10 @@ _FORMULAS: dict[str, Callable[[KernelCall], list[Alternative]]] = {
     "sort": lookups.sort,
     "unfold_backward": lookups.unfold_backward,
     "_trilinear": products.trilinear,
+    **dict.fromkeys(("mm", "mv"), products.product),
+    **dict.fromkeys(("addmm", "addmv"), partial(products.product, first=1)),
+    "bmm": products.batched,
+    "baddbmm": partial(products.batched, first=1),
     "_fft_c2c": transforms.fourier,
     "_fft_r2c": transforms.fourier,
     "_fft_c2r": transforms.fourier_to_real,
@@ -122,8 +140,11 @@ _FORMULAS: dict[str, Callable[[KernelCall], list[Alternative]]] = {
     **{f"{name}_backward": copies.of_gradient_and_result for name in _IMAGE_KERNELS},
     "adaptive_max_pool2d_backward": copies.extreme_pool_backward,
     "adaptive_max_pool3d_backward": copies.extreme_pool_backward,
-    "_softmax": copies.in_order,
-    "_log_softmax": copies.in_order,
+    **dict.fromkeys(_CONTIGUOUS, copies.in_order),
+    **dict.fromkeys(_RESIZED_BACKWARD, copies.of_image),
+    "_upsample_bilinear2d_aa_backward": copies.of_smoothed_gradient,
+    "_upsample_bicubic2d_aa_backward": copies.of_smoothed_gradient,
+    "gelu_backward": copies.gelu_backward,
     "_softmax_backward_data": reductions.softmax_backward,
     "_log_softmax_backward_data": reductions.softmax_backward,
     "logsumexp": reductions.log_sum_exp,
@@ -168,6 +189,7 @@ _FORMULAS: dict[str, Callable[[KernelCall], list[Alternative]]] = {
     "linalg_pinv": matrices.pseudo_inverse,
     "linalg_matrix_exp": matrices.exponential,
     "where": masks.where,
+    "col2im": images.fold,
     "im2col": images.patches,
     "pixel_shuffle": images.pixel_shuffle,
     "pixel_unshuffle": images.pixel_shuffle,

@@ -14,9 +14,11 @@ from shardwright.profile.opaque.scratch import Alternative, Part
 __all__ = [
     "copy",
     "extreme_pool_backward",
+    "gelu_backward",
     "in_order",
     "of_gradient_and_result",
     "of_image",
+    "of_smoothed_gradient",
     "repeat",
     "roll",
 ]
@@ -38,9 +40,28 @@ def copy(call: KernelCall) -> list[Alternative]:
     return [Alternative((*made, *block))]
 
 
-def in_order(call: KernelCall, number: int = 0) -> list[Alternative]:
-    """The operand copied unless it is contiguous: softmax, layer norm."""
-    return _with_copies(call, *_unless_contiguous(call.args[number]))
+def in_order(call: KernelCall) -> list[Alternative]:
+    """The first operand copied unless it is contiguous."""
+    return _with_copies(call, *_unless_contiguous(call.args[0]))
+
+
+def gelu_backward(call: KernelCall) -> list[Alternative]:
+    """Of (gradient, data): oneDNN takes contiguous data, and a gradient in the
+    same order; one that lies in another order is copied twice."""
+    gradient, data = call.args[0], call.args[1]
+    if call.kwargs.get("approximate", "none") != "none":
+        return conversions.elementwise(call)
+    if not data.is_contiguous() or gradient.is_contiguous():
+        return conversions.elementwise(call)
+    times = 1 if 0 in gradient.stride() else 2
+    return _with_copies(call, whole(gradient).times(times))
+
+
+def of_smoothed_gradient(call: KernelCall) -> list[Alternative]:
+    """Of resizing with antialias: and the result, where channels are last."""
+    gradient = call.args[0]
+    again = (whole(call.results[0]),) if _lies_last(gradient) else ()
+    return _with_copies(call, *_unless_contiguous(gradient), *again)
 
 
 def of_image(call: KernelCall) -> list[Alternative]:

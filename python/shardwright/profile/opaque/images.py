@@ -5,7 +5,7 @@ from math import ceil, prod
 from shardwright.profile.opaque.call import KernelCall, has_channels_last, whole
 from shardwright.profile.opaque.scratch import Alternative, Condition, Part
 
-__all__ = ["affine_grid", "patches", "pixel_shuffle", "smoothed", "upsample"]
+__all__ = ["affine_grid", "fold", "patches", "pixel_shuffle", "smoothed", "upsample"]
 
 _INDEX = 8  # bytes
 _SMALL_RESULT = 128  # height + width up to which resizing works channels last
@@ -59,6 +59,16 @@ def pixel_shuffle(call: KernelCall) -> list[Alternative]:
     if data.is_contiguous() or (data.dim() == 4 and has_channels_last(data)):
         return []
     return [Alternative((whole(call.results[0]), whole(data)))]
+
+
+def fold(call: KernelCall) -> list[Alternative]:
+    """col2im makes a result as large as its data, which it copies unless that is
+    contiguous."""
+    data, result = call.args[0], call.results[0]
+    if data.is_contiguous():
+        return []
+    larger = data if prod(data.shape) > prod(result.shape) else result
+    return [Alternative((whole(larger), whole(data)))]
 
 
 def patches(call: KernelCall) -> list[Alternative]:

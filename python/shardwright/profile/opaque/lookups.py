@@ -47,7 +47,9 @@ def embedding_bag_backward(call: KernelCall) -> list[Alternative]:
     gradient, indices = call.args[0], call.args[1]
     bags, features = gradient.shape
     numbers = tuple(indices.shape)
-    made = (whole(call.results[0]), Part(_INDEX, numbers), Part(_INDEX))
+    made = [whole(call.results[0]), Part(_INDEX, numbers), Part(_INDEX)]
+    if not gradient.is_contiguous():
+        made.append(whole(gradient))
     if call.args[8] == _MAX:
         item = gradient.element_size()
         rows = Part(2 * _INDEX + item, (bags, features))

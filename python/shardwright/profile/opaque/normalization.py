@@ -31,7 +31,10 @@ def batch_norm_backward(call: KernelCall) -> list[Alternative]:
     gradient, data, mask = call.args[0], call.args[1], call.args[9]
     alike = gradient.is_contiguous() and data.is_contiguous()
     if not alike and not (has_channels_last(gradient) and has_channels_last(data)):
-        return [Alternative((whole(data), _per_channel(data, 3 + 2 * call.threads)))]
+        torn = not data.is_contiguous() and not has_channels_last(data)
+        copy = (whole(gradient),) if torn and not gradient.is_contiguous() else ()
+        vectors = _per_channel(data, 3 + 2 * call.threads)
+        return [Alternative((whole(data), vectors, *copy))]
     parameters = _per_channel(data, int(mask[1]) + int(mask[2]))
     found = [Alternative((whole(data), whole(data), parameters))]
     if _channels_are_last(data):
@@ -66,7 +69,10 @@ def layer_norm_backward(call: KernelCall) -> list[Alternative]:
     data, normalized, mask = call.args[1], tuple(call.args[2]), call.args[7]
     wanted = int(mask[1]) + int(mask[2])
     vectors = wanted + 2 * call.threads if wanted else 0
-    item = max(data.element_size(), call.args[3].element_size())
+    weight = call.args[5]
+    item = data.element_size() if weight is None else weight.element_size()
+    if item > data.element_size():  # converted when they are whole
+        vectors += 2 * wanted
     sums = Part(item * vectors, normalized)
     made = (whole(data),) if mask[0] else ()
     copies = [whole(t) for t in (call.args[0], data) if not t.is_contiguous()]

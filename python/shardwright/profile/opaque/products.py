@@ -1,11 +1,43 @@
-"""The product of three tensors behind `bilinear`."""
+"""Products: operands that BLAS does not read as they lie, and `bilinear`."""
 
 from torch import Tensor
 
 from shardwright.profile.opaque.call import KernelCall, whole
 from shardwright.profile.opaque.scratch import Alternative, Part
 
-__all__ = ["trilinear"]
+__all__ = ["batched", "product", "trilinear"]
+
+
+def product(call: KernelCall, first: int = 0) -> list[Alternative]:
+    """Of matrices, from argument `first` on: each copied unless rows or columns
+    are together."""
+    pair = call.args[first : first + 2]
+    copies = [whole(t) for t in pair if t.dim() > 1 and (_torn(t) or _conjugate(t))]
+    return [Alternative((whole(call.results[0]), *copies))] if copies else []
+
+
+def batched(call: KernelCall, first: int = 0) -> list[Alternative]:
+    """Of batches, matrix by matrix; conjugates are copied at once."""
+    copies = []
+    for batch in call.args[first : first + 2]:
+        if batch.is_conj():
+            copies.append(whole(batch))
+        if _torn(batch):
+            copies.append(Part(batch.element_size(), tuple(batch.shape[1:])))
+    return [Alternative((whole(call.results[0]), *copies))] if copies else []
+
+
+def _torn(matrix: Tensor) -> bool:
+    """Whether neither rows nor columns are together, in distinct memory."""
+    (rows, columns), (down, along) = matrix.shape[-2:], matrix.stride()[-2:]
+    by_rows = (along == 1 or columns == 1) and (down >= columns or rows == 1)
+    by_columns = (down == 1 or rows == 1) and (along >= rows or columns == 1)
+    return not (by_rows or by_columns)
+
+
+def _conjugate(matrix: Tensor) -> bool:
+    """BLAS reads conjugates of columns only."""
+    return matrix.is_conj() and matrix.stride(-2) != 1
 
 
 def trilinear(call: KernelCall) -> list[Alternative]:
