@@ -1,10 +1,13 @@
 // `shardwright solve`: a raw choice problem from a file.
 #include <fmt/format.h>
 
+#include <istream>
 #include <string>
 
 #include "command.h"
 #include "run_control.h"
+#include "shardwright/base/input_file.h"
+#include "shardwright/solver/iopddl.h"
 #include "shardwright/solver/problem_json.h"
 #include "shardwright/solver/solve.h"
 
@@ -75,10 +78,25 @@ std::string to_text(const solver::Answer& answer) {
                             fmt::join(answer.techniques, ", "), answer.ticks);
 }
 
+// Our own format or the benchmark's, by what the file begins with.
+Result<solver::ChoiceProblem> read_problem(const std::string& path) {
+  SW_ASSIGN_OR_RETURN(const auto file, InputFile::open(path));
+  Result<solver::ChoiceProblem> problem;
+  if (solver::looks_like_iopddl(file->head())) {
+    std::istream stream(file.get());
+    problem = solver::read_iopddl(stream, file->name());
+    // Damaged data reads as bad JSON; the damage is the reason.
+    if (file->error()) return tl::unexpected(*file->error());
+    return problem;
+  }
+  SW_ASSIGN_OR_RETURN(const std::string text, read_all(*file));
+  SW_ASSIGN_OR_RETURN(const Json json, parse_json(text, file->name()));
+  return solver::problem_from_json(json, file->name());
+}
+
 Result<bool> solve_file(Arguments& arguments, Session& session) {
-  SW_ASSIGN_OR_RETURN(const Json json, read_json_file(arguments.path));
   SW_ASSIGN_OR_RETURN(const solver::ChoiceProblem problem,
-                      solver::problem_from_json(json, arguments.path));
+                      read_problem(arguments.path));
   ProgressLine line(session.output.quiet);
   catch_interrupt();
   arguments.options.interrupted = interrupted;

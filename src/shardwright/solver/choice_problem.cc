@@ -33,8 +33,11 @@ Result<bool> check_node(const ChoiceProblem& problem, std::int32_t index,
   Wide largest_bytes = 0;
   for (std::size_t k = 0; k < node.choices.size(); ++k) {
     const Choice& choice = node.choices[k];
-    const Wide size = choice.cost < 0 ? -Wide(choice.cost) : Wide(choice.cost);
-    largest_cost = std::max(largest_cost, size);
+    if (choice.cost < kInfinite) {
+      largest_cost = std::max(largest_cost, choice.cost < 0
+                                                ? -Wide(choice.cost)
+                                                : Wide(choice.cost));
+    }
     Wide sum = 0;
     for (const MemoryInterval& interval : choice.intervals) {
       if (interval.lo < 0 || interval.hi < interval.lo ||

@@ -25,8 +25,8 @@
 
 namespace shardwright::solver {
 
-// A pair that may not be chosen together. Any table entry at or above it
-// counts as infinite.
+// A choice that may not be taken, or a pair that may not be chosen together.
+// Any cost at or above it counts as infinite.
 inline constexpr std::int64_t kInfinite =
     std::numeric_limits<std::int64_t>::max() / 4;
 

@@ -54,7 +54,9 @@ Evaluation evaluate(const ChoiceProblem& problem,
   Wide cost = 0;
   bool forbidden = false;
   for (std::size_t i = 0; i < choice.size(); ++i) {
-    cost += problem.nodes[i].choices[choice[i]].cost;
+    const std::int64_t own = problem.nodes[i].choices[choice[i]].cost;
+    if (own >= kInfinite) forbidden = true;
+    cost += own;
   }
   for (const Edge& edge : problem.edges) {
     const EdgeTable& table = *edge.table;

@@ -13,7 +13,7 @@
 namespace shardwright::solver {
 
 struct Evaluation {
-  std::int64_t cost = 0;           // kInfinite when an edge forbids the pair
+  std::int64_t cost = 0;           // kInfinite when the choice is forbidden
   std::int64_t peak = 0;           // bytes; 0 on an empty axis
   std::int32_t peak_position = 0;  // the first one
 

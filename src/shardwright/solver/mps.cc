@@ -82,6 +82,7 @@ class Writer {
   void choice_columns(std::size_t i) {
     const Node& node = problem_.nodes[i];
     for (std::size_t k = 0; k < node.choices.size(); ++k) {
+      if (node.choices[k].cost >= kInfinite) continue;
       const std::string name = fmt::format(" x{}_{}", i, k);
       line(fmt::format("{} cost {}", name, node.choices[k].cost));
       line(fmt::format("{} one{} 1", name, i));

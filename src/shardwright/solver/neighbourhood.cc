@@ -148,7 +148,7 @@ bool Neighbourhood::solve(const Window& window,
     primal.know_value(goal_ == Goal::kCost ? before.cost - small.offset
                                            : before.peak);
     const Allowed all(relaxation.index().total(), 1);
-    if (relaxation.elimination().exact()) {
+    if (relaxation.exact()) {
       SearchLimits limits;
       limits.offset = small.offset;
       limits.reports = false;

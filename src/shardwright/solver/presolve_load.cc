@@ -74,13 +74,15 @@ class NodeReader {
   std::vector<std::int64_t> numbers_;
 };
 
+// Choices that are forbidden, or infinite by themselves, go.
 void forbid(const std::vector<bool>& forbidden, Work* work) {
   std::size_t flat = 0;
   for (std::size_t i = 0; i < work->nodes.size(); ++i) {
     const std::int32_t count = work->nodes[i].shape->num_choices();
     List kept;
-    for (std::int32_t k = 0; k < count; ++k) {
-      if (!forbidden[flat++]) kept.push_back(k);
+    for (std::int32_t k = 0; k < count; ++k, ++flat) {
+      if (!forbidden.empty() && forbidden[flat]) continue;
+      if (work->nodes[i].shape->cost[k] < kInfinite) kept.push_back(k);
     }
     if (static_cast<std::int32_t>(kept.size()) == count) continue;
     work->keep_choices(static_cast<std::int32_t>(i),
@@ -109,7 +111,7 @@ void load(const ChoiceProblem& problem, const std::vector<bool>& forbidden,
     work->edges.push_back(
         {edge.a, edge.b, work->catalogue.table(edge.table.get())});
   }
-  if (!forbidden.empty()) forbid(forbidden, work);
+  forbid(forbidden, work);
 }
 
 }  // namespace shardwright::solver::internal

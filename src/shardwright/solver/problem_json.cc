@@ -21,9 +21,16 @@ Result<std::int64_t> cost_of(const Json& value, const std::string& where) {
   return std::min(kInfinite, value.get<std::int64_t>());
 }
 
+Json cost_to_json(std::int64_t cost) {
+  return cost >= kInfinite ? Json(nullptr) : Json(cost);
+}
+
 Result<Choice> read_choice(const Json& json, const std::string& where) {
   Choice choice;
-  SW_ASSIGN_OR_RETURN(choice.cost, get_int(json, "cost", where));
+  if (!json.is_object() || !json.contains("cost")) {
+    return bad(where, "a choice must be an object with 'cost'");
+  }
+  SW_ASSIGN_OR_RETURN(choice.cost, cost_of(json["cost"], where));
   SW_ASSIGN_OR_RETURN(const Json* intervals,
                       get_array(json, "intervals", where));
   for (const Json& item : *intervals) {
@@ -159,7 +166,7 @@ Json edge_to_json(const Edge& edge) {
     for (std::int32_t c = 0; c < table.num_col_classes; ++c) {
       const std::int64_t cost =
           table.cost[static_cast<std::size_t>(r) * table.num_col_classes + c];
-      line.push_back(cost >= kInfinite ? Json(nullptr) : Json(cost));
+      line.push_back(cost_to_json(cost));
     }
     costs.push_back(std::move(line));
   }
@@ -181,7 +188,8 @@ Json problem_to_json(const ChoiceProblem& problem) {
         intervals.push_back(Json::array({item.lo, item.hi, item.bytes}));
       }
       choices.push_back(
-          Json{{"cost", choice.cost}, {"intervals", std::move(intervals)}});
+          Json{{"cost", cost_to_json(choice.cost)},
+               {"intervals", std::move(intervals)}});
     }
     nodes.push_back(Json{{"name", node.name}, {"choices", std::move(choices)}});
   }

@@ -48,6 +48,13 @@ constexpr std::size_t kMostCutsInMaster = 100;
 constexpr std::size_t kRowsWithoutBox = 6;
 constexpr double kFirstRadius = 0.1;
 constexpr double kHugeRadius = 1e12;
+constexpr double kHugeCost = 1e300;
+// Dual ascent goes on while a batch of sweeps closes this part of what better
+// prices could gain, or of the bound as long as nobody knows that.
+constexpr double kPartOfGain = 0.01;
+constexpr double kPartOfBound = 1e-5;
+// Elimination pays when it costs no more than these.
+constexpr double kSweepsOfAscent = 200;
 
 Wide floor_shift(Wide value, int bits) { return value >> bits; }
 Wide ceil_shift(Wide value, int bits) {
@@ -110,17 +117,26 @@ void forget_cut(const std::vector<Relaxation::Weighted>& mixture,
 
 }  // namespace
 
-Relaxation::Relaxation(const ChoiceProblem& problem, Goal goal, Budget* budget,
-                       std::optional<std::int64_t> table_cells)
+Relaxation::Relaxation(const ChoiceProblem& problem, Goal goal, Budget* budget)
     : problem_(problem),
       goal_(goal),
       budget_(budget),
       index_(problem),
       scale_(choose_scale()),
-      elimination_(problem, goal == Goal::kCost ? scale_ : 0,
-                   table_cells.value_or(budget->options().table_cells)),
       has_row_(problem.num_positions, false) {
-  budget_->charge(elimination_.num_cells() + index_.total());
+  const std::int64_t edge_scale = goal == Goal::kCost ? scale_ : 0;
+  elimination_ = std::make_unique<Elimination>(problem, edge_scale,
+                                               budget->options().table_cells);
+  budget_->charge(elimination_->num_cells() + index_.total());
+  double cells = double(index_.total());
+  for (const Edge& edge : problem.edges) {
+    cells += double(edge.table->cost.size());
+  }
+  if (!elimination_->exact() ||
+      elimination_->planned_work() > kSweepsOfAscent * 2 * cells) {
+    elimination_.reset();
+    ascent_ = std::make_unique<DualAscent>(problem, edge_scale, budget);
+  }
   if (problem.limit) {
     bytes_unit_ = std::max(1.0, double(*problem.limit));
   } else {
@@ -226,43 +242,94 @@ std::int64_t Relaxation::to_bound(std::int64_t total,
   return static_cast<std::int64_t>(std::max(value, kLowest));
 }
 
+double Relaxation::cost_of(const std::vector<std::int32_t>& choice) const {
+  if (goal_ == Goal::kPeak) return 0;
+  double sum = 0;
+  for (std::size_t i = 0; i < choice.size(); ++i) {
+    sum += double(problem_.nodes[i].choices[choice[i]].cost);
+  }
+  for (const Edge& edge : problem_.edges) {
+    sum += double(edge.table->at(choice[edge.a], choice[edge.b]));
+  }
+  return sum;
+}
+
 std::int32_t Relaxation::add_cut(std::vector<std::int32_t> choice,
-                                 std::int64_t total,
-                                 const std::vector<Wide>& exact) {
+                                 double cost) {
   Cut cut;
   cut.bytes.assign(rows_.size(), 0);
-  Wide rest = total;
   for (std::size_t r = 0; r < rows_.size(); ++r) {
     for (const RowEntry& entry : rows_[r].entries) {
       if (choice[entry.node] != entry.flat - index_.first[entry.node]) continue;
       cut.bytes[r] += double(entry.bytes);
-      rest -= floor_shift(exact[r] * entry.bytes, kPriceBits);
     }
   }
-  cut.cost = goal_ == Goal::kCost ? double(rest) / double(scale_) : 0.0;
+  cut.cost = cost;
+  cut.most_cost = cost;
   cut.choice = std::move(choice);
   cost_unit_ = std::max(cost_unit_, std::abs(cut.cost));
   cuts_.push_back(std::move(cut));
   return static_cast<std::int32_t>(cuts_.size()) - 1;
 }
 
+double Relaxation::line_at(const Cut& cut, const Prices& prices) const {
+  const double limit = goal_ == Goal::kCost ? double(*problem_.limit) : 0.0;
+  double value = cut.cost;
+  for (std::size_t r = 0; r < prices.size() && r < cut.bytes.size(); ++r) {
+    value += prices[r] * (cut.bytes[r] - limit);
+  }
+  return value;
+}
+
+void Relaxation::raise_lines(const std::vector<std::int32_t>& cuts,
+                             const Prices& prices, double bound) {
+  for (const std::int32_t c : cuts) {
+    Cut& cut = cuts_[c];
+    const double below = bound - line_at(cut, prices);
+    if (below > 0) cut.cost = std::min(cut.most_cost, cut.cost + below);
+  }
+}
+
+std::int64_t Relaxation::minimise(const std::vector<std::int64_t>& costs,
+                                  const DualAscent::Effort& effort,
+                                  std::vector<std::int32_t>* choice) {
+  choice->clear();
+  if (elimination_) return elimination_->minimise(costs, choice, budget_);
+  const std::int64_t total = ascent_->raise(costs, effort);
+  if (total < kForbidden && !ascent_->decode(choice)) choice->clear();
+  return total;
+}
+
 Relaxation::Point Relaxation::evaluate_at(const Allowed& allowed,
                                           const Prices& prices,
+                                          const DualAscent::Effort& effort,
                                           const PlanSink& sink) {
   const std::vector<Wide> exact = exact_prices(prices);
   const std::vector<std::int64_t> costs = priced_costs(allowed, exact);
   budget_->charge(static_cast<std::int64_t>(costs.size()) * 2);
   std::vector<std::int32_t> choice;
-  const std::int64_t total = elimination_.minimise(costs, &choice, budget_);
+  const std::int64_t total = minimise(costs, effort, &choice);
   Point point;
-  if (budget_->spent()) return point;
+  if (budget_->spent() && elimination_) return point;
   if (total >= kForbidden) {
     point.bound = kInfinite;
     return point;
   }
   point.bound = to_bound(total, exact);
-  offer(choice, costs, sink);
-  point.cut = add_cut(std::move(choice), total, exact);
+  const bool is_plan = !choice.empty() || problem_.nodes.empty();
+  if (is_plan) {
+    sink(choice);
+    point.cut = add_cut(choice, cost_of(choice));
+  } else {
+    ascent_->best_by_node(&choice);
+    point.cut = add_cut(choice, 0);
+    cuts_.back().most_cost = kHugeCost;
+  }
+  if (ascent_) {
+    Cut& cut = cuts_.back();
+    const double above = line_at(cut, prices) - double(point.bound);
+    if (!is_plan || above > 0) cut.cost -= above;
+  }
   return point;
 }
 
@@ -437,8 +504,14 @@ Relaxation::Outcome Relaxation::tighten(const Allowed& allowed,
   std::int64_t before = 0;  // bound of the round before, if there is one
   for (int round = 0; round < effort.rounds; ++round) {
     trial.resize(rows_.size(), 0.0);
-    const Point point = evaluate_at(allowed, trial, sink);
-    if (budget_->spent()) return out;
+    DualAscent::Effort ascent;
+    ascent.sweeps = effort.sweeps;
+    const double step_gain = round > 0 && expected > 0
+                            ? kPartOfGain * expected
+                            : kPartOfBound * (cost_unit_ + 1);
+    ascent.least_gain = step_gain * double(scale_);
+    const Point point = evaluate_at(allowed, trial, ascent, sink);
+    if (budget_->spent() && elimination_) return out;
     if (point.bound > out.bound) {
       out.bound = point.bound;
       out.prices = trial;
@@ -452,7 +525,9 @@ Relaxation::Outcome Relaxation::tighten(const Allowed& allowed,
     const double above =
         goal_ == Goal::kCost ? double(*problem_.limit) : peak * (1 - 1e-9);
     add_rows_of(as_double, above);
+    raise_lines(cuts, trial, double(point.bound));
     cuts.push_back(point.cut);
+    if (budget_->spent()) return out;
     if (cuts.size() > kMostCutsInMaster) forget_cut(out.mixture, &cuts);
     const double value_unit = goal_ == Goal::kCost ? cost_unit_ : bytes_unit_;
     // Few rows: the whole space, and half way towards it. Many: a box that
@@ -521,35 +596,27 @@ void Relaxation::sample(const Allowed& allowed, const Prices& prices,
     }
   }
   std::vector<std::int32_t> choice;
-  const std::int64_t total = elimination_.minimise(costs, &choice, budget_);
-  if (!budget_->spent() && total < kForbidden) offer(choice, costs, sink);
-}
-
-// The copies of a split node may disagree, and a plan of theirs is none; then
-// one is made in which every node is chosen once.
-void Relaxation::offer(const std::vector<std::int32_t>& choice,
-                       const std::vector<std::int64_t>& costs,
-                       const PlanSink& sink) {
-  if (elimination_.exact()) {
-    sink(choice);
-    return;
-  }
-  Domains domains(problem_, budget_);
-  const auto fix = [&](std::int32_t node, std::int32_t k) {
-    return domains.fix(node, k);
-  };
-  std::vector<std::int32_t> joint;
-  if (elimination_.decode_jointly(costs, fix, &joint)) sink(joint);
+  DualAscent::Effort effort;
+  effort.least_gain = kPartOfBound * cost_unit_ * double(scale_);
+  minimise(costs, effort, &choice);
+  if (!budget_->spent() && !choice.empty()) sink(choice);
 }
 
 bool Relaxation::choice_bounds(const Allowed& allowed, const Prices& prices,
                                std::vector<std::int64_t>* bounds) {
   const std::vector<Wide> exact = exact_prices(prices);
   const std::vector<std::int64_t> costs = priced_costs(allowed, exact);
-  std::vector<std::int32_t> choice;
-  const std::int64_t total = elimination_.minimise(costs, &choice, budget_);
-  if (budget_->spent() || total >= kForbidden) return false;
-  if (!elimination_.marginals(costs, bounds, budget_)) return false;
+  if (ascent_) {
+    DualAscent::Effort effort;
+    ascent_->raise(costs, effort);
+    if (budget_->spent() || !ascent_->choice_bounds(bounds)) return false;
+  } else {
+    std::vector<std::int32_t> choice;
+    const std::int64_t total =
+        elimination_->minimise(costs, &choice, budget_);
+    if (budget_->spent() || total >= kForbidden) return false;
+    if (!elimination_->marginals(costs, bounds, budget_)) return false;
+  }
   for (std::int64_t& bound : *bounds) {
     if (bound < kForbidden) bound = to_bound(bound, exact);
   }

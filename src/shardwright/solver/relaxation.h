@@ -5,12 +5,14 @@
 #include <cstdint>
 #include <functional>
 #include <map>
+#include <memory>
 #include <optional>
 #include <span>
 #include <vector>
 
 #include "shardwright/solver/budget.h"
 #include "shardwright/solver/choice_problem.h"
+#include "shardwright/solver/dual_ascent.h"
 #include "shardwright/solver/elimination.h"
 
 namespace shardwright::solver::internal {
@@ -45,15 +47,16 @@ class Relaxation {
   struct Effort {
     std::int64_t cutoff = kInfinite;  // a bound this high is high enough
     int rounds = 60;
+    int sweeps = 400;  // of dual ascent, per round
     double tolerance = 1e-6;  // relative, between bound and master
   };
   // Called with every plan met (a choice per node without infinite edges).
   using PlanSink = std::function<void(const std::vector<std::int32_t>&)>;
 
-  // The problem must outlive this. Goal::kCost needs a limit. `table_cells`:
-  // the largest table of the elimination, the budget's option if left out.
-  Relaxation(const ChoiceProblem& problem, Goal goal, Budget* budget,
-             std::optional<std::int64_t> table_cells = std::nullopt);
+  // The problem must outlive this. Goal::kCost needs a limit. The minimum at
+  // given prices is exact where elimination costs no more than some sweeps of
+  // dual ascent; else that bounds it.
+  Relaxation(const ChoiceProblem& problem, Goal goal, Budget* budget);
 
   // `plans`: known ones to start from (those not allowed are left out).
   Outcome tighten(const Allowed& allowed, const Prices& start,
@@ -78,7 +81,8 @@ class Relaxation {
   std::size_t num_rows() const { return rows_.size(); }
   // Price-weighted bytes of every flat choice.
   std::vector<double> weights(const Prices& prices) const;
-  const Elimination& elimination() const { return elimination_; }
+  // Minima at given prices are exact, and all that is open is memory.
+  bool exact() const { return elimination_ != nullptr; }
   const FlatIndex& index() const { return index_; }
 
  private:
@@ -95,6 +99,10 @@ class Relaxation {
   struct Cut {  // a plan seen as a line: value(prices) <= cost + prices * bytes
     std::vector<std::int32_t> choice;
     double cost = 0;
+    // Where minima are only bounded, a plan may be dearer than the bound at its
+    // prices. Its line is then lowered to touch it, and raised again, up to
+    // here, when another bound turns out to lie above it.
+    double most_cost = 0;
     std::vector<double> bytes;  // per row
   };
   struct Point {
@@ -116,11 +124,18 @@ class Relaxation {
   std::int64_t to_bound(std::int64_t total,
                         const std::vector<Wide>& exact) const;
   Point evaluate_at(const Allowed& allowed, const Prices& prices,
-                    const PlanSink& sink);
-  void offer(const std::vector<std::int32_t>& choice,
-             const std::vector<std::int64_t>& costs, const PlanSink& sink);
-  std::int32_t add_cut(std::vector<std::int32_t> choice, std::int64_t total,
-                       const std::vector<Wide>& exact);
+                    const DualAscent::Effort& effort, const PlanSink& sink);
+  // The minimum at these costs, or a bound on it; `choice` stays empty when the
+  // bound came without a plan.
+  std::int64_t minimise(const std::vector<std::int64_t>& costs,
+                        const DualAscent::Effort& effort,
+                        std::vector<std::int32_t>* choice);
+  std::int32_t add_cut(std::vector<std::int32_t> choice, double cost);
+  double cost_of(const std::vector<std::int32_t>& choice) const;
+  // The value of the cut's line at the prices.
+  double line_at(const Cut& cut, const Prices& prices) const;
+  void raise_lines(const std::vector<std::int32_t>& cuts, const Prices& prices,
+                   double bound);
   bool add_row(std::int32_t position);
   bool add_rows_of(const std::vector<double>& profile, double above);
   double row_cap(const Row& row) const;
@@ -136,7 +151,8 @@ class Relaxation {
   Budget* budget_;
   FlatIndex index_;
   std::int64_t scale_;
-  Elimination elimination_;
+  std::unique_ptr<Elimination> elimination_;  // one of the two
+  std::unique_ptr<DualAscent> ascent_;
   std::vector<Row> rows_;
   std::vector<bool> has_row_;  // per position
   std::vector<Cut> cuts_;

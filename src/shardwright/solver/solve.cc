@@ -77,7 +77,9 @@ ChoiceProblem without_costs(const ChoiceProblem& problem) {
   ChoiceProblem out = problem;
   out.limit.reset();
   for (Node& node : out.nodes) {
-    for (Choice& choice : node.choices) choice.cost = 0;
+    for (Choice& choice : node.choices) {
+      choice.cost = choice.cost >= kInfinite ? kInfinite : 0;
+    }
   }
   std::map<const EdgeTable*, std::shared_ptr<const EdgeTable>> copies;
   for (Edge& edge : out.edges) {
@@ -108,9 +110,6 @@ std::vector<PricedRow> priced_rows(const Relaxation& relaxation,
   return out;
 }
 
-// Where tables must be split: so small that a sweep takes a moment. The choice
-// is then the neighbourhoods' task.
-constexpr std::int64_t kCellsOfACheapTable = std::int64_t{1} << 14;
 // Ticks of a second, about: decides what is worth trying in the time left.
 constexpr double kTicksPerSecond = 2e8;
 // Work on neighbourhoods: as much as was spent before, and at least this.
@@ -119,21 +118,6 @@ constexpr std::int64_t kLeastTicksOfNeighbourhoods = 400'000'000;
 std::int64_t ticks_of_neighbourhoods(const Budget& budget) {
   return std::max(kLeastTicksOfNeighbourhoods, budget.ticks());
 }
-
-// Tables as large as allowed, and small ones to begin with where those are not
-// exact.
-struct Relaxations {
-  std::unique_ptr<Relaxation> full, cheap;  // cheap: null when full is exact
-
-  Relaxations(const ChoiceProblem& problem, Goal goal, Budget* budget)
-      : full(std::make_unique<Relaxation>(problem, goal, budget)) {
-    if (full->elimination().exact()) return;
-    cheap = std::make_unique<Relaxation>(
-        problem, goal, budget,
-        std::min(kCellsOfACheapTable, budget->options().table_cells));
-  }
-  [[nodiscard]] Relaxation& first() const { return cheap ? *cheap : *full; }
-};
 
 // Neighbourhoods of the best choice. False: there is none, or they are off.
 bool improve(const ChoiceProblem& problem, Goal goal, Primal* primal,
@@ -149,14 +133,6 @@ bool improve(const ChoiceProblem& problem, Goal goal, Primal* primal,
   return true;
 }
 
-// A sweep with tables as large as allowed takes a small part of the time left.
-bool is_affordable(const Relaxation& relaxation, const Budget& budget) {
-  constexpr double kPart = 0.1;
-  const double left = budget.options().time_limit_s - budget.seconds();
-  return relaxation.elimination().planned_work() <
-         kPart * left * kTicksPerSecond;
-}
-
 PeakPartial minimise_peak(const ChoiceProblem& problem, SearchLimits limits,
                           Budget* budget) {
   PeakPartial out;
@@ -166,8 +142,7 @@ PeakPartial minimise_peak(const ChoiceProblem& problem, SearchLimits limits,
     out.peak.bound = kInfinite;
     return out;
   }
-  const Relaxations relaxations(small.problem, Goal::kPeak, budget);
-  Relaxation& relaxation = relaxations.first();
+  Relaxation relaxation(small.problem, Goal::kPeak, budget);
   Primal primal(small.problem, Goal::kPeak, budget);
   const Allowed all(relaxation.index().total(), 1);
   SearchResult result =
@@ -223,22 +198,21 @@ class CoreSolver {
       none.value = primal.value();
       return none;
     }
-    const Relaxations relaxations(core, Goal::kCost, budget_);
-    Relaxation* relaxation = &relaxations.first();
-    Allowed allowed(relaxation->index().total(), 1);
+    Relaxation relaxation(core, Goal::kCost, budget_);
+    Allowed allowed(relaxation.index().total(), 1);
     SearchLimits limits;
     limits.gap = options.gap;
     limits.offset = offset;
     SearchResult result =
-        search_root(relaxation, &primal, allowed, limits, budget_);
-    note(techniques_, relaxations.cheap ? "split tables (mini-buckets)"
-                      : relaxation->num_rows() == 0 ? "exact elimination"
+        search_root(&relaxation, &primal, allowed, limits, budget_);
+    note(techniques_, !relaxation.exact() ? "dual ascent"
+                      : relaxation.num_rows() == 0 ? "exact elimination"
                                                     : "prices on memory rows");
     if (!primal.found() && !budget_->spent() && result.bound < kInfinite) {
       if (!find_feasible(core, &primal)) {
-        return partial(*relaxation, primal, result);
+        return partial(relaxation, primal, result);
       }
-      result = search_root(relaxation, &primal, allowed, limits, budget_);
+      result = search_root(&relaxation, &primal, allowed, limits, budget_);
     }
     if (!result.finished && !budget_->spent()) {
       if (improve(core, Goal::kCost, &primal, budget_)) {
@@ -246,15 +220,8 @@ class CoreSolver {
       }
       result.finished = is_closed(result.bound, primal, limits);
     }
-    if (!result.finished && relaxations.cheap &&
-        is_affordable(*relaxations.full, *budget_)) {
-      relaxation = relaxations.full.get();
-      const std::int64_t bound = result.bound;
-      result = search_root(relaxation, &primal, allowed, limits, budget_);
-      result.bound = std::max(result.bound, bound);
-    }
     if (result.finished || budget_->spent()) {
-      return partial(*relaxation, primal, result);
+      return partial(relaxation, primal, result);
     }
     // Branching in slices: a better choice found in one lets bounds forbid
     // more choices, and the next starts on a smaller problem.
@@ -264,7 +231,7 @@ class CoreSolver {
           primal.value() < reduced_for) {
         reduced_for = primal.value();
         Partial out;
-        if (reduce(core, relaxation, &primal, allowed, result, limits, depth,
+        if (reduce(core, &relaxation, &primal, allowed, result, limits, depth,
                    &out)) {
           return out;
         }
@@ -275,12 +242,12 @@ class CoreSolver {
                               : std::numeric_limits<std::int64_t>::max();
       const std::int64_t before = primal.value();
       const SearchResult slice_result = branch_and_bound(
-          relaxation, &primal, allowed, result, limits, budget_);
+          &relaxation, &primal, allowed, result, limits, budget_);
       result.bound = std::max(result.bound, slice_result.bound);
       if (slice_result.finished || budget_->spent()) break;
       if (primal.value() >= before) depth = kMostReductions;
     }
-    return partial(*relaxation, primal, result);
+    return partial(relaxation, primal, result);
   }
 
  private:
