@@ -67,7 +67,14 @@ class Elimination {
   bool marginals(std::span<const std::int64_t> node_cost,
                  std::vector<std::int64_t>* marginal, Budget* budget);
 
+  // After minimise() with the same costs: per bucket and cell, the least total
+  // of all that is not below the bucket. False when the budget ran out.
+  bool outside_values(std::span<const std::int64_t> node_cost,
+                      std::vector<std::vector<std::int64_t>>* outside,
+                      Budget* budget);
+
  private:
+  friend class LabelSearch;
   struct Side {  // one further node of a table
     std::int32_t dim = 0;
     std::vector<std::int64_t> offset;  // per class of that dim
@@ -123,6 +130,12 @@ class Elimination {
   }
   bool decode(std::span<const std::int64_t> node_cost,
               std::vector<std::int32_t>* choice);
+  // Marginals and outside values; those of a bucket are dropped after use
+  // unless `keep`.
+  bool walk_backwards(std::span<const std::int64_t> node_cost,
+                      std::vector<std::int64_t>* marginal,
+                      std::vector<std::vector<std::int64_t>>* outside,
+                      bool keep, Budget* budget);
 
   FlatIndex index_;
   bool exact_ = true;

@@ -31,6 +31,7 @@
 #include "shardwright/base/check.h"
 #include "shardwright/solver/domains.h"
 #include "shardwright/solver/evaluate.h"
+#include "shardwright/solver/label_search.h"
 #include "shardwright/solver/small_lp.h"
 
 namespace shardwright::solver::internal {
@@ -55,6 +56,8 @@ constexpr double kPartOfGain = 0.01;
 constexpr double kPartOfBound = 1e-5;
 // Elimination pays when it costs no more than these.
 constexpr double kSweepsOfAscent = 200;
+// With more rows hardly a label beats another.
+constexpr std::size_t kMostLabelRows = 8;
 
 Wide floor_shift(Wide value, int bits) { return value >> bits; }
 Wide ceil_shift(Wide value, int bits) {
@@ -621,6 +624,71 @@ bool Relaxation::choice_bounds(const Allowed& allowed, const Prices& prices,
     if (bound < kForbidden) bound = to_bound(bound, exact);
   }
   return true;
+}
+
+// Rows with a price first, then the highest position of the plan found, as long
+// as that is above the limit.
+Relaxation::Cheapest Relaxation::cheapest_below(const Allowed& allowed,
+                                                const Prices& prices,
+                                                std::int64_t cutoff,
+                                                std::int64_t most_labels) {
+  SW_CHECK(elimination_ != nullptr && goal_ == Goal::kCost,
+           "[solver] labels need exact minima of costs");
+  const std::vector<Wide> exact = exact_prices(prices);
+  const std::vector<std::int64_t> priced = priced_costs(allowed, exact);
+  const std::vector<std::int64_t> plain =
+      priced_costs(allowed, std::vector<Wide>(exact.size(), 0));
+  Cheapest out;
+  std::vector<std::int32_t> choice;
+  const std::int64_t total = elimination_->minimise(priced, &choice, budget_);
+  if (budget_->spent()) return out;
+  if (total >= kForbidden) {
+    out.finished = true;
+    return out;
+  }
+  LabelTask task;
+  task.cost = plain;
+  task.priced_cost = priced;
+  task.limit = *problem_.limit;
+  task.most_labels = most_labels;
+  // to_bound(value) < cutoff, solved for the value.
+  Wide most = Wide(cutoff - 1) * scale_;
+  std::vector<bool> has_labels(rows_.size(), false);
+  const auto add = [&](std::size_t r) {
+    task.bytes.emplace_back(index_.total(), 0);
+    for (const RowEntry& entry : rows_[r].entries) {
+      task.bytes.back()[entry.flat] = entry.bytes;
+    }
+    has_labels.resize(rows_.size(), false);
+    has_labels[r] = true;
+  };
+  for (std::size_t r = 0; r < exact.size(); ++r) {
+    most += ceil_shift(exact[r] * *problem_.limit, kPriceBits);
+    if (exact[r] > 0) add(r);
+  }
+  task.most_value =
+      static_cast<std::int64_t>(std::min<Wide>(most, kForbidden - 1));
+  while (true) {
+    LabelResult found = search_labels(elimination_.get(), task, budget_);
+    if (!found.finished) return out;
+    out.finished = true;
+    if (found.cost >= kInfinite) return out;
+    out.bound = found.cost / scale_;
+    const Evaluation value = evaluate(problem_, found.choice);
+    if (value.feasible(problem_.limit)) {
+      out.choice = std::move(found.choice);
+      return out;
+    }
+    out.finished = false;
+    add_row(value.peak_position);
+    std::size_t row = 0;
+    while (row < rows_.size() &&
+           rows_[row].position != value.peak_position) {
+      ++row;
+    }
+    if (row == rows_.size() || task.bytes.size() >= kMostLabelRows) return out;
+    add(row);
+  }
 }
 
 std::vector<double> Relaxation::weights(const Prices& prices) const {

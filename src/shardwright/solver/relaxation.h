@@ -72,6 +72,17 @@ class Relaxation {
   bool choice_bounds(const Allowed& allowed, const Prices& prices,
                      std::vector<std::int64_t>* bounds);
 
+  struct Cheapest {
+    bool finished = false;  // false: too much work, see `bound`
+    // No plan that keeps the limit costs less than this or the cutoff.
+    std::int64_t bound = std::numeric_limits<std::int64_t>::lowest();
+    // Costs `bound` and keeps the limit; empty: none is below the cutoff.
+    std::vector<std::int32_t> choice;
+  };
+  // Only where exact(): the cheapest plan below `cutoff` (label_search.h).
+  Cheapest cheapest_below(const Allowed& allowed, const Prices& prices,
+                          std::int64_t cutoff, std::int64_t most_labels);
+
   const std::vector<std::int32_t>& plan(std::int32_t index) const {
     return cuts_[index].choice;
   }

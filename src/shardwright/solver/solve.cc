@@ -42,6 +42,9 @@ using internal::Relaxation;
 using internal::SearchLimits;
 using internal::SearchResult;
 
+// Labels that may be made before the first branching, and four times as many
+// each time it has not helped.
+constexpr std::int64_t kFirstLabels = 1'000'000;
 // Branch and bound nodes before the first look back.
 constexpr std::int64_t kFirstSlice = 64;
 // How closely an infeasible problem's smallest feasible limit is looked for.
@@ -226,7 +229,8 @@ class CoreSolver {
     // Branching in slices: a better choice found in one lets bounds forbid
     // more choices, and the next starts on a smaller problem.
     std::int64_t reduced_for = kInfinite;
-    for (std::int64_t slice = kFirstSlice;; slice *= 2) {
+    std::int64_t labels = kFirstLabels;
+    for (std::int64_t slice = kFirstSlice;; slice *= 2, labels *= 4) {
       if (options.use_reduced_costs && depth < kMostReductions &&
           primal.value() < reduced_for) {
         reduced_for = primal.value();
@@ -235,6 +239,10 @@ class CoreSolver {
                    &out)) {
           return out;
         }
+      }
+      if (close_with_labels(&relaxation, &primal, allowed, limits, labels,
+                            &result)) {
+        break;
       }
       note(techniques_, "branch and bound");
       limits.most_nodes = depth < kMostReductions
@@ -251,6 +259,28 @@ class CoreSolver {
   }
 
  private:
+  // True when no plan is left that is better than the best by more than the
+  // gap; such plans are few enough to be gone through.
+  bool close_with_labels(Relaxation* relaxation, Primal* primal,
+                         const Allowed& allowed, const SearchLimits& limits,
+                         std::int64_t most_labels, SearchResult* result) {
+    if (!relaxation->exact() || !budget_->options().use_labels) return false;
+    const std::int64_t cutoff = cutoff_of(primal->value(), limits);
+    const Relaxation::Cheapest cheapest = relaxation->cheapest_below(
+        allowed, result->prices, cutoff, most_labels);
+    result->bound = std::max(result->bound, std::min(cutoff, cheapest.bound));
+    if (!cheapest.finished) return false;
+    note(techniques_, "labels");
+    if (cheapest.choice.empty()) {
+      result->bound = std::max(result->bound, cutoff);
+    } else {
+      primal->offer(cheapest.choice);
+      SW_CHECK(primal->value() == cheapest.bound,
+               "[solver] the labels' plan is not the best");
+    }
+    return true;
+  }
+
   static Partial partial(const Relaxation& relaxation, const Primal& primal,
                          const SearchResult& result) {
     Partial out;

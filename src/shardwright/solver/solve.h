@@ -66,6 +66,7 @@ struct SolveOptions {
   bool use_recombination = true;
   bool use_neighbourhoods = true;
   bool use_reduced_costs = true;
+  bool use_labels = true;
 };
 
 enum class Status {
