@@ -672,7 +672,8 @@ Relaxation::Cheapest Relaxation::cheapest_below(const Allowed& allowed,
     LabelResult found = search_labels(elimination_.get(), task, budget_);
     if (!found.finished) return out;
     out.finished = true;
-    if (found.cost >= kInfinite) return out;
+    // A plan that needs less memory than there is may cost more than its value.
+    if (found.cost / scale_ >= cutoff) return out;
     out.bound = found.cost / scale_;
     const Evaluation value = evaluate(problem_, found.choice);
     if (value.feasible(problem_.limit)) {
