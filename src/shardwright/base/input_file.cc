@@ -116,9 +116,9 @@ Result<std::unique_ptr<InputFile>> InputFile::open(const std::string& path) {
   } else {
     file->file_ = std::fopen(path.c_str(), "rb");
     if (file->file_ == nullptr) {
-      return make_error(ErrorCode::kIoError,
-                        fmt::format("[io] cannot read {}: {}", path,
-                                    std::strerror(errno)));
+      return make_error(
+          ErrorCode::kIoError,
+          fmt::format("[io] cannot read {}: {}", path, std::strerror(errno)));
     }
     file->closes_ = true;
     struct stat status = {};
@@ -179,9 +179,8 @@ InputFile::int_type InputFile::underflow() {
     if (error_) break;
     const std::uint8_t* in = in_.data() + in_at_;
     char* out = out_.data();
-    const Decoder::State state =
-        decoder_->decode(&in, in_.data() + in_size_, &out,
-                         out_.data() + out_.size(), at_end_);
+    const Decoder::State state = decoder_->decode(
+        &in, in_.data() + in_size_, &out, out_.data() + out_.size(), at_end_);
     in_at_ = static_cast<std::size_t>(in - in_.data());
     if (state == Decoder::State::kDamaged) {
       fail(ErrorCode::kParseError,

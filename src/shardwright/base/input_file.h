@@ -57,10 +57,10 @@ class InputFile : public std::streambuf {
   std::FILE* file_ = nullptr;
   bool closes_ = false;
   bool at_end_ = false;
-  std::vector<std::uint8_t> in_;   // as stored
-  std::size_t in_at_ = 0;          // the first byte not decoded yet
+  std::vector<std::uint8_t> in_;  // as stored
+  std::size_t in_at_ = 0;         // the first byte not decoded yet
   std::size_t in_size_ = 0;
-  std::vector<char> out_;          // decoded
+  std::vector<char> out_;  // decoded
   std::unique_ptr<Decoder> decoder_;
   std::optional<Error> error_;
 };

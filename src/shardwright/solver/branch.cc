@@ -15,6 +15,8 @@
 #include <map>
 #include <set>
 
+#include "shardwright/solver/split.h"
+
 namespace shardwright::solver::internal {
 namespace {
 
@@ -27,106 +29,15 @@ struct OpenNode {
   std::int64_t bound = 0;
   std::vector<std::int32_t> forbidden;  // flat choices, on top of the root's
   Relaxation::Prices prices;
+  Relaxation::Start start;
   std::vector<Relaxation::Weighted> mixture;
   std::vector<std::int32_t> plans;
-};
-
-struct Split {
-  std::int32_t node = -1;
-  std::vector<std::int32_t> left;  // flat choices
-  std::vector<std::int32_t> right;
 };
 
 Allowed allowed_in(const Allowed& root, const OpenNode& node) {
   Allowed out = root;
   for (const std::int32_t flat : node.forbidden) out[flat] = 0;
   return out;
-}
-
-// Splits the allowed choices of a node: weight up to `at` and above it.
-Split split_by_weight(const FlatIndex& index, const Allowed& allowed,
-                      std::int32_t node, const std::vector<double>& weight,
-                      double at) {
-  Split split;
-  split.node = node;
-  for (std::int32_t f = index.first[node]; f < index.first[node + 1]; ++f) {
-    if (allowed[f]) (weight[f] <= at ? split.left : split.right).push_back(f);
-  }
-  return split;
-}
-
-Split split_off(const FlatIndex& index, const Allowed& allowed,
-                std::int32_t node, std::int32_t flat) {
-  Split split;
-  split.node = node;
-  for (std::int32_t f = index.first[node]; f < index.first[node + 1]; ++f) {
-    if (allowed[f]) (f == flat ? split.left : split.right).push_back(f);
-  }
-  return split;
-}
-
-// The node whose mixture varies most in weight; failing that one whose mixture
-// has several choices; failing that one with choices left.
-Split choose_split(const Relaxation& relaxation, const OpenNode& open,
-                   const Allowed& allowed) {
-  const FlatIndex& index = relaxation.index();
-  const std::vector<double> weight = relaxation.weights(open.prices);
-  std::int32_t best = -1;
-  double best_variance = 0;
-  double best_mean = 0;
-  std::int32_t mixed = -1;
-  std::int32_t mixed_flat = -1;
-  double most_even = 0;
-  std::int32_t any = -1;
-  for (std::int32_t i = 0; i < index.num_nodes(); ++i) {
-    std::int32_t count = 0;
-    for (std::int32_t f = index.first[i]; f < index.first[i + 1]; ++f) {
-      count += allowed[f];
-    }
-    if (count < 2) continue;
-    if (any < 0) any = i;
-    std::map<std::int32_t, double> share;
-    for (const auto& part : open.mixture) {
-      share[index.first[i] + relaxation.plan(part.plan)[i]] += part.weight;
-    }
-    if (share.size() < 2) continue;
-    double mean = 0;
-    double square = 0;
-    std::int32_t largest = share.begin()->first;
-    for (const auto& [flat, part] : share) {
-      mean += part * weight[flat];
-      square += part * weight[flat] * weight[flat];
-      if (part > share[largest]) largest = flat;
-    }
-    const double variance = square - mean * mean;
-    if (variance > best_variance * (1 + 1e-9) && variance > 1e-12 * square) {
-      best = i;
-      best_variance = variance;
-      best_mean = mean;
-    }
-    const double even = 1 - share[largest];
-    if (even > most_even) {
-      mixed = i;
-      mixed_flat = largest;
-      most_even = even;
-    }
-  }
-  if (best >= 0) {
-    Split split = split_by_weight(index, allowed, best, weight, best_mean);
-    if (!split.left.empty() && !split.right.empty()) return split;
-  }
-  if (mixed >= 0 && allowed[mixed_flat]) {
-    return split_off(index, allowed, mixed, mixed_flat);
-  }
-  if (any < 0) return {};
-  std::int32_t flat = index.first[any];
-  while (!allowed[flat]) ++flat;
-  if (!open.mixture.empty()) {
-    const std::int32_t chosen =
-        index.first[any] + relaxation.plan(open.mixture[0].plan)[any];
-    if (allowed[chosen]) flat = chosen;
-  }
-  return split_off(index, allowed, any, flat);
 }
 
 bool good_enough(const Primal& primal, const SearchLimits& limits) {
@@ -179,8 +90,9 @@ SearchResult search_root(Relaxation* relaxation, Primal* primal,
     effort.cutoff = *limits.enough + 1;
   }
   const auto outcome = relaxation->tighten(allowed, {}, {}, effort, sink);
-  out.bound = outcome.bound;
+  out.bound = std::max(outcome.bound, limits.known_bound);
   out.prices = outcome.prices;
+  out.start = outcome.start;
   out.plans = outcome.plans;
   out.num_nodes = 1;
   const bool recombines = budget->options().use_recombination;
@@ -225,10 +137,12 @@ SearchResult branch_and_bound(Relaxation* relaxation, Primal* primal,
     effort.rounds = is_root ? kRootRounds : kNodeRounds;
     effort.tolerance = is_root ? 1e-6 : 1e-5;
     effort.cutoff = cutoff_of(primal->value(), limits);
+    effort.start = node.start;
     const auto outcome =
         relaxation->tighten(here, node.prices, node.plans, effort, sink);
     node.bound = std::max(node.bound, outcome.bound);
     node.prices = outcome.prices;
+    node.start = outcome.start;
     node.mixture = outcome.mixture;
     node.plans = outcome.plans;
     if (node.bound >= cutoff_of(primal->value(), limits) && !budget->spent()) {
@@ -240,6 +154,7 @@ SearchResult branch_and_bound(Relaxation* relaxation, Primal* primal,
   OpenNode start;
   start.bound = root.bound;
   start.prices = root.prices;
+  start.start = root.start;
   start.plans = root.plans;
   expand(std::move(start), true);
   auto bound_now = [&] {
@@ -256,7 +171,8 @@ SearchResult branch_and_bound(Relaxation* relaxation, Primal* primal,
     OpenNode node = std::move(open.begin()->second);
     open.erase(open.begin());
     const Allowed here = allowed_in(allowed, node);
-    const Split split = choose_split(*relaxation, node, here);
+    Split split = split_by_memory(*relaxation, node.prices, node.mixture, here);
+    if (split.node < 0) split = split_anywhere(*relaxation, node.mixture, here);
     if (split.node < 0) {
       // One choice everywhere: its plan was offered, there is nothing else.
       continue;
@@ -265,6 +181,7 @@ SearchResult branch_and_bound(Relaxation* relaxation, Primal* primal,
       OpenNode child;
       child.bound = node.bound;
       child.prices = node.prices;
+      child.start = node.start;
       child.plans = node.plans;
       child.forbidden = node.forbidden;
       child.forbidden.insert(child.forbidden.end(), side->begin(), side->end());

@@ -15,6 +15,8 @@ struct SearchLimits {
   double gap = 0;  // relative; a bound within it of the best value suffices
   std::int64_t offset = 0;  // added to values before the gap is taken of them
   bool reports = true;      // tells SolveOptions::progress
+  // No value is lower, as is known from elsewhere.
+  std::int64_t known_bound = std::numeric_limits<std::int64_t>::lowest();
   // Goal::kPeak: peaks up to it are good enough, bounds above it are a proof.
   std::optional<std::int64_t> enough;
   bool stop_at_enough = false;    // end with the first peak <= enough
@@ -27,7 +29,8 @@ struct SearchLimits {
 struct SearchResult {
   std::int64_t bound = std::numeric_limits<std::int64_t>::lowest();
   std::int64_t num_nodes = 0;
-  Relaxation::Prices prices;        // at the root
+  Relaxation::Prices prices;  // at the root
+  Relaxation::Start start;
   std::vector<std::int32_t> plans;  // of the relaxation, met at the root
   bool finished = false;            // the limits were met, or nothing is left
 };

@@ -34,9 +34,9 @@ Result<bool> check_node(const ChoiceProblem& problem, std::int32_t index,
   for (std::size_t k = 0; k < node.choices.size(); ++k) {
     const Choice& choice = node.choices[k];
     if (choice.cost < kInfinite) {
-      largest_cost = std::max(largest_cost, choice.cost < 0
-                                                ? -Wide(choice.cost)
-                                                : Wide(choice.cost));
+      largest_cost =
+          std::max(largest_cost,
+                   choice.cost < 0 ? -Wide(choice.cost) : Wide(choice.cost));
     }
     Wide sum = 0;
     for (const MemoryInterval& interval : choice.intervals) {

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <limits>
 #include <map>
+#include <utility>
 
 #include "shardwright/base/check.h"
 #include "shardwright/solver/domains.h"
@@ -18,7 +19,7 @@ constexpr double kDead = 1e30;
 constexpr double kDeadOrMore = 1e29;
 // A share is cut here: any message is a valid one, and doubles hold integers
 // up to 2^53.
-constexpr double kLargestShare = 1125899906842624.0;  // 2^50
+constexpr double kLargestShare = 1125899906842624.0;   // 2^50
 constexpr double kExactIntegers = 9007199254740992.0;  // 2^53
 constexpr std::int64_t kLargestMessage = std::int64_t{1} << 56;
 // Sweeps between two looks at the bound.
@@ -26,7 +27,8 @@ constexpr int kBatch = 8;
 
 std::int64_t to_integer(double message) {
   const double most = double(kLargestMessage);
-  return static_cast<std::int64_t>(std::clamp(std::round(message), -most, most));
+  return static_cast<std::int64_t>(
+      std::clamp(std::round(message), -most, most));
 }
 
 }  // namespace
@@ -52,8 +54,7 @@ DualAscent::DualAscent(const ChoiceProblem& problem, std::int64_t edge_scale,
       out.other = end == 0 ? edge.b : edge.a;
       out.num_classes =
           end == 0 ? table.num_row_classes : table.num_col_classes;
-      out.class_of =
-          (end == 0 ? table.row_class : table.col_class).data();
+      out.class_of = (end == 0 ? table.row_class : table.col_class).data();
       out.message = num_messages;
       out.table = found->second + end;
       num_messages += static_cast<std::size_t>(out.num_classes);
@@ -62,8 +63,13 @@ DualAscent::DualAscent(const ChoiceProblem& problem, std::int64_t edge_scale,
     num_cells_ += static_cast<std::int64_t>(table.cost.size());
   }
   messages_.assign(num_messages, 0.0);
+  sent_.assign(num_messages, 0.0);
+  lines_.assign(num_messages, 0.0);
   class_alive_.assign(num_messages, 1);
+  stale_.assign(ends_.size(), 1);
   order_ends();
+  changed_[0].assign(problem.nodes.size(), 1);
+  changed_[1].assign(problem.nodes.size(), 1);
   budget_->charge(num_cells_ + index_.total());
 }
 
@@ -110,43 +116,75 @@ void DualAscent::order_ends() {
 }
 
 void DualAscent::load(std::span<const std::int64_t> node_cost) {
-  for (std::size_t f = 0; f < node_cost.size(); ++f) {
-    exact_cost_[f] = node_cost[f];
-    cost_[f] = node_cost[f] >= kForbidden ? kDead : double(node_cost[f]);
+  for (std::int32_t i = 0; i < index_.num_nodes(); ++i) {
+    bool changes = false;
+    for (std::int32_t f = index_.first[i]; f < index_.first[i + 1]; ++f) {
+      exact_cost_[f] = node_cost[f];
+      const double cost =
+          node_cost[f] >= kForbidden ? kDead : double(node_cost[f]);
+      changes = changes || cost != cost_[f];
+      cost_[f] = cost;
+    }
+    if (!changes) continue;
+    touch(i);
+    find_alive(i);
   }
-  for (std::int32_t i = 0; i < index_.num_nodes(); ++i) find_alive(i);
   budget_->charge(index_.total());
+}
+
+void DualAscent::touch(std::int32_t node) {
+  changed_[0][node] = 1;
+  changed_[1][node] = 1;
+}
+
+// What this end sent is no longer what the other node's line was made from.
+void DualAscent::outdate(std::int32_t id) {
+  stale_[id ^ 1] = 1;
+  touch(ends_[id].other);
 }
 
 // Which classes some possible choice of the node has. The others lend nothing.
 void DualAscent::find_alive(std::int32_t node) {
   const double* cost = cost_.data() + index_.first[node];
   for (std::int32_t n = first_end_[node]; n < first_end_[node + 1]; ++n) {
-    const End& end = ends_[ends_of_[n]];
-    std::uint8_t* alive = class_alive_.data() + end.message;
-    std::fill(alive, alive + end.num_classes, std::uint8_t{0});
+    const std::int32_t id = ends_of_[n];
+    const End& end = ends_[id];
+    alive_.assign(end.num_classes, 0);
     for (std::int32_t k = 0; k < index_.size(node); ++k) {
-      if (cost[k] < kDeadOrMore) alive[end.class_of[k]] = 1;
+      if (cost[k] < kDeadOrMore) alive_[end.class_of[k]] = 1;
     }
+    bool changes = false;
     for (std::int32_t c = 0; c < end.num_classes; ++c) {
-      if (alive[c] == 0) messages_[end.message + c] = 0;
+      std::uint8_t& alive = class_alive_[end.message + c];
+      changes = changes || alive != alive_[c];
+      alive = alive_[c];
+      if (alive == 0) messages_[end.message + c] = 0;
     }
+    if (changes) outdate(id);
   }
 }
 
-// line_[class] = the least that the edge could give to each class of this end.
-void DualAscent::read_edge(std::int32_t id) {
-  const End& end = ends_[id];
-  const End& other = ends_[id ^ 1];
-  const auto count = static_cast<std::size_t>(end.num_classes);
-  line_.assign(count, kDead);
-  double* line = line_.data();
-  const double* table = tables_[end.table].data();
-  const double* theirs = messages_.data() + other.message;
-  const std::uint8_t* alive = class_alive_.data() + other.message;
-  for (std::int32_t k = 0; k < other.num_classes; ++k, table += count) {
-    if (alive[k] == 0) continue;
-    const double lent = theirs[k];
+namespace {
+
+// line[c] = the least of table[k][c] - lent[k] over the classes k alive.
+// Written once, compiled for two instruction sets.
+struct LineTask {
+  double* line;
+  std::size_t count;
+  const double* table;
+  const double* lent;
+  const std::uint8_t* alive;
+  std::int32_t num_lent;
+};
+
+[[gnu::always_inline]] inline void find_line(const LineTask& task) {
+  double* line = task.line;
+  const std::size_t count = task.count;
+  std::fill_n(line, count, kDead);
+  const double* table = task.table;
+  for (std::int32_t k = 0; k < task.num_lent; ++k, table += count) {
+    if (task.alive[k] == 0) continue;
+    const double lent = task.lent[k];
     for (std::size_t c = 0; c < count; ++c) {
       const double value = table[c] - lent;
       line[c] = value < line[c] ? value : line[c];
@@ -154,17 +192,45 @@ void DualAscent::read_edge(std::int32_t id) {
   }
 }
 
+void find_line_anywhere(const LineTask& task) { find_line(task); }
+
+#if defined(__x86_64__) && defined(__GNUC__)
+[[gnu::target("avx2")]] void find_line_avx2(const LineTask& task) {
+  find_line(task);
+}
+const auto find_line_here =
+    __builtin_cpu_supports("avx2") != 0 ? find_line_avx2 : find_line_anywhere;
+#else
+const auto find_line_here = find_line_anywhere;
+#endif
+
+}  // namespace
+
+// The least that the edge could give to each class of this end.
+void DualAscent::read_edge(std::int32_t id) {
+  const End& end = ends_[id];
+  const End& other = ends_[id ^ 1];
+  find_line_here({lines_.data() + end.message,
+                  static_cast<std::size_t>(end.num_classes),
+                  tables_[end.table].data(), sent_.data() + other.message,
+                  class_alive_.data() + other.message, other.num_classes});
+  stale_[id] = 0;
+  work_ += std::int64_t{end.num_classes} * other.num_classes;
+}
+
 bool DualAscent::collect(std::int32_t node) {
   const auto size = static_cast<std::size_t>(index_.size(node));
   double* cost = cost_.data() + index_.first[node];
   theta_.assign(cost, cost + size);
   for (std::int32_t n = first_end_[node]; n < first_end_[node + 1]; ++n) {
-    read_edge(ends_of_[n]);
-    const End& end = ends_[ends_of_[n]];
-    for (std::size_t k = 0; k < size; ++k) theta_[k] += line_[end.class_of[k]];
+    const std::int32_t id = ends_of_[n];
+    if (stale_[id] != 0) read_edge(id);
+    const End& end = ends_[id];
+    const double* line = lines_.data() + end.message;
     double* mine = messages_.data() + end.message;
+    for (std::size_t k = 0; k < size; ++k) theta_[k] += line[end.class_of[k]];
     for (std::int32_t c = 0; c < end.num_classes; ++c) {
-      mine[c] = line_[c] < kDeadOrMore ? line_[c] : 0.0;
+      mine[c] = line[c] < kDeadOrMore ? line[c] : 0.0;
     }
   }
   bool lost = false;
@@ -177,6 +243,8 @@ bool DualAscent::collect(std::int32_t node) {
   }
   lowest_[node] = lowest;
   if (lost) find_alive(node);
+  work_ += static_cast<std::int64_t>(size) *
+           (first_end_[node + 1] - first_end_[node] + 1);
   return lowest < kDeadOrMore;
 }
 
@@ -184,28 +252,43 @@ void DualAscent::distribute(std::int32_t node, bool forward) {
   const double lowest = lowest_[node];
   const double share = share_[node];
   for (std::int32_t n = first_end_[node]; n < first_end_[node + 1]; ++n) {
-    const End& end = ends_[ends_of_[n]];
+    const std::int32_t id = ends_of_[n];
+    const End& end = ends_[id];
     if ((end.other > node) != forward) continue;
-    line_.assign(end.num_classes, kDead);
+    least_.assign(end.num_classes, kDead);
     for (std::size_t k = 0; k < theta_.size(); ++k) {
-      double& least = line_[end.class_of[k]];
+      double& least = least_[end.class_of[k]];
       least = std::min(least, theta_[k]);
     }
     double* mine = messages_.data() + end.message;
+    double* sent = sent_.data() + end.message;
+    bool changes = false;
     for (std::int32_t c = 0; c < end.num_classes; ++c) {
-      if (line_[c] >= kDeadOrMore) continue;
-      mine[c] -= std::min(kLargestShare, std::floor(share * (line_[c] - lowest)));
+      if (least_[c] >= kDeadOrMore) continue;
+      mine[c] -=
+          std::min(kLargestShare, std::floor(share * (least_[c] - lowest)));
+      changes = changes || mine[c] != sent[c];
+      sent[c] = mine[c];
     }
+    if (changes) outdate(id);
   }
 }
 
+// A node whose costs and edges are as they were at its last visit would only do
+// the same again.
 bool DualAscent::sweep(bool forward) {
   const std::int32_t count = index_.num_nodes();
+  std::vector<std::uint8_t>& changed = changed_[forward ? 1 : 0];
   for (std::int32_t n = 0; n < count; ++n) {
     const std::int32_t node = forward ? n : count - 1 - n;
+    if (changed[node] == 0) continue;
     if (!collect(node)) return false;
     distribute(node, forward);
+    changed[node] = 0;
+    // The way back has to undo what the way there did.
+    if (forward) changed_[0][node] = 1;
   }
+  budget_->charge(std::exchange(work_, 0) + count);
   return true;
 }
 
@@ -248,8 +331,8 @@ std::int64_t DualAscent::exact_bound() const {
           table.cost.data() + std::int64_t{r} * table.num_col_classes;
       for (std::int32_t c = 0; c < table.num_col_classes; ++c) {
         if (line[c] >= kInfinite || class_alive_[col + c] == 0) continue;
-        least = std::min(least, line[c] * scale_ - whole[row + r] -
-                                    whole[col + c]);
+        least =
+            std::min(least, line[c] * scale_ - whole[row + r] - whole[col + c]);
       }
     }
     if (least == kInfinite) return kInfinite;
@@ -265,7 +348,6 @@ std::int64_t DualAscent::raise(std::span<const std::int64_t> node_cost,
   load(node_cost);
   double before = -kDead;
   for (int n = 0; n < effort.sweeps; ++n) {
-    budget_->charge(work_of_sweep());
     if (!sweep(true) || !sweep(false)) return kInfinite;
     if (budget_->spent()) break;
     if (n % kBatch != kBatch - 1) continue;
@@ -296,8 +378,8 @@ bool DualAscent::decode(std::vector<std::int32_t>* choice) {
         }
         const End& other = ends_[ends_of_[n] ^ 1];
         const std::int32_t theirs = other.class_of[(*choice)[end.other]];
-        value += tables_[end.table][std::size_t(theirs) * end.num_classes +
-                                    mine];
+        value +=
+            tables_[end.table][std::size_t(theirs) * end.num_classes + mine];
       }
       if (value < kDeadOrMore) ranked.emplace_back(value, k);
     }
@@ -334,9 +416,7 @@ void DualAscent::best_by_node(std::vector<std::int32_t>* choice) const {
 }
 
 bool DualAscent::choice_bounds(std::vector<std::int64_t>* bounds) {
-  for (double& message : messages_) message = double(to_integer(message));
   bounds->assign(index_.total(), -kInfinite);
-  budget_->charge(2 * work_of_sweep());
   // Afterwards all edges have nothing left to give, and the sum of the nodes'
   // lowest costs is a bound at any moment of the sweeps that follow.
   if (!sweep(true) || !sweep(false)) return false;
@@ -357,14 +437,14 @@ bool DualAscent::choice_bounds(std::vector<std::int64_t>* bounds) {
           bound = kInfinite;
           continue;
         }
-        const Wide value =
-            total + static_cast<Wide>(theta_[k] - lowest_[node]);
+        const Wide value = total + static_cast<Wide>(theta_[k] - lowest_[node]);
         bound = std::max(bound, static_cast<std::int64_t>(std::clamp<Wide>(
                                     value, -kForbidden, kForbidden - 1)));
       }
       distribute(node, forward);
     }
   }
+  budget_->charge(std::exchange(work_, 0) + 4 * index_.total());
   return exact;
 }
 
@@ -382,16 +462,14 @@ bool DualAscent::sums_are_exact(std::int32_t node) const {
   return most < kExactIntegers / 4;
 }
 
-DualAscent::Messages DualAscent::messages() const {
-  return {messages_.begin(), messages_.end()};
-}
+DualAscent::Messages DualAscent::messages() const { return sent_; }
 
 void DualAscent::set_messages(const Messages& messages) {
-  std::copy(messages.begin(), messages.end(), messages_.begin());
-}
-
-void DualAscent::forget_messages() {
-  std::fill(messages_.begin(), messages_.end(), 0.0);
+  sent_ = messages;
+  std::fill(stale_.begin(), stale_.end(), std::uint8_t{1});
+  for (std::vector<std::uint8_t>& changed : changed_) {
+    std::fill(changed.begin(), changed.end(), std::uint8_t{1});
+  }
 }
 
 }  // namespace shardwright::solver::internal

@@ -60,13 +60,10 @@ class DualAscent {
   // with that choice taken (kInfinite: none). False when there is none.
   bool choice_bounds(std::vector<std::int64_t>* bounds);
 
-  // A sweep's work in ticks.
-  std::int64_t work_of_sweep() const { return num_cells_ * 2; }
-
-  using Messages = std::vector<float>;
+  // What the edges were lent, to start from later.
+  using Messages = std::vector<double>;
   Messages messages() const;
   void set_messages(const Messages& messages);
-  void forget_messages();
 
  private:
   struct End {  // of an edge, as seen by one of its nodes
@@ -81,6 +78,8 @@ class DualAscent {
   void add_table(const EdgeTable& table);
   void order_ends();
   void load(std::span<const std::int64_t> node_cost);
+  void touch(std::int32_t node);
+  void outdate(std::int32_t end);
   void find_alive(std::int32_t node);
   void read_edge(std::int32_t end);
   // The node takes what its edges give; theta_ holds its costs afterwards.
@@ -103,13 +102,21 @@ class DualAscent {
   std::vector<double> share_;                // per node
   std::int64_t num_cells_ = 0;
 
+  // By end and class: what is lent now, what was when the node last passed it
+  // on (the other node reads that), and what the edge could give to this end.
   std::vector<double> messages_;
+  std::vector<double> sent_;
+  std::vector<double> lines_;
+  std::vector<std::uint8_t> stale_;        // per end: its line is out of date
+  std::vector<std::uint8_t> changed_[2];   // per node, [0] way back, [1] there
   std::vector<std::uint8_t> class_alive_;  // per message
   std::vector<double> cost_;               // per flat choice
   std::vector<std::int64_t> exact_cost_;
   std::vector<double> lowest_;  // per node, after its last collect()
   std::vector<double> theta_;   // of the node at hand
-  std::vector<double> line_;    // of the end at hand
+  std::vector<double> least_;   // by class of the end at hand
+  std::vector<std::uint8_t> alive_;
+  std::int64_t work_ = 0;  // not charged yet
 };
 
 }  // namespace shardwright::solver::internal

@@ -646,10 +646,10 @@ bool Elimination::outside_values(
   return walk_backwards(node_cost, &marginal, outside, true, budget);
 }
 
-bool Elimination::walk_backwards(
-    std::span<const std::int64_t> node_cost,
-    std::vector<std::int64_t>* marginal,
-    std::vector<std::vector<std::int64_t>>* kept, bool keep, Budget* budget) {
+bool Elimination::walk_backwards(std::span<const std::int64_t> node_cost,
+                                 std::vector<std::int64_t>* marginal,
+                                 std::vector<std::vector<std::int64_t>>* kept,
+                                 bool keep, Budget* budget) {
   marginal->assign(index_.total(), kInfinite);
   std::vector<std::vector<std::int64_t>>& outside = *kept;
   outside.assign(buckets_.size(), {});

@@ -27,8 +27,8 @@ class DistinctLists {
   void add(Numbers&& list) {
     std::uint64_t hash = list.size();
     for (const std::int64_t number : list) {
-      hash = (hash ^ static_cast<std::uint64_t>(number)) *
-             0x9e3779b97f4a7c15ULL;
+      hash =
+          (hash ^ static_cast<std::uint64_t>(number)) * 0x9e3779b97f4a7c15ULL;
       hash ^= hash >> 29;
     }
     const auto [first, last] = by_hash_.equal_range(hash);
@@ -54,7 +54,14 @@ class DistinctLists {
 };
 
 // The five lists of lists, and where they stand in the file.
-enum Part { kIntervals, kNodeCosts, kUsages, kEdgeNodes, kEdgeCosts, kNumParts };
+enum Part {
+  kIntervals,
+  kNodeCosts,
+  kUsages,
+  kEdgeNodes,
+  kEdgeCosts,
+  kNumParts
+};
 struct Place {
   std::string_view group;
   std::string_view key;
@@ -187,8 +194,8 @@ class Handler {
     if (keys_.size() + static_cast<std::size_t>(arrays_) <= kMaxJsonDepth) {
       return true;
     }
-    reason = fmt::format("lists or objects nest more than {} deep",
-                         kMaxJsonDepth);
+    reason =
+        fmt::format("lists or objects nest more than {} deep", kMaxJsonDepth);
     return false;
   }
 
@@ -217,12 +224,12 @@ Result<bool> check_counts(const Content& content, const std::string& what) {
       std::pair{kEdgeNodes, kEdgeCosts}};
   for (const auto& [left, right] : kEqualLengths) {
     if (content.parts[left].size() == content.parts[right].size()) continue;
-    return bad(what,
-               fmt::format("expected as many entries in '{}' as in '{}', got "
-                           "{} and {}",
-                           name_of(left), name_of(right),
-                           content.parts[left].size(),
-                           content.parts[right].size()));
+    return bad(
+        what,
+        fmt::format("expected as many entries in '{}' as in '{}', got "
+                    "{} and {}",
+                    name_of(left), name_of(right), content.parts[left].size(),
+                    content.parts[right].size()));
   }
   return true;
 }

@@ -174,9 +174,8 @@ class LabelSearch {
   }
 
   bool may_go_on(std::size_t more) const {
-    return !budget_->spent() &&
-           static_cast<std::int64_t>(origins_.size() + more) <
-               task_.most_labels;
+    return !budget_->spent() && static_cast<std::int64_t>(
+                                    origins_.size() + more) < task_.most_labels;
   }
 
   // The labels of every cell of a bucket.

@@ -22,10 +22,10 @@ namespace shardwright::solver::internal {
 struct LabelTask {
   // Per flat choice. All costs are in the elimination's scaled units.
   std::span<const std::int64_t> cost;
-  std::span<const std::int64_t> priced_cost;  // >= kForbidden: not allowed
+  std::span<const std::int64_t> priced_cost;     // >= kForbidden: not allowed
   std::vector<std::vector<std::int64_t>> bytes;  // [row][flat choice]
-  std::int64_t limit = 0;         // of each row
-  std::int64_t most_value = 0;    // plans whose priced costs exceed it go
+  std::int64_t limit = 0;                        // of each row
+  std::int64_t most_value = 0;  // plans whose priced costs exceed it go
   std::int64_t most_labels = 0;
 };
 

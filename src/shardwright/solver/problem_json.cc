@@ -187,9 +187,8 @@ Json problem_to_json(const ChoiceProblem& problem) {
       for (const MemoryInterval& item : choice.intervals) {
         intervals.push_back(Json::array({item.lo, item.hi, item.bytes}));
       }
-      choices.push_back(
-          Json{{"cost", cost_to_json(choice.cost)},
-               {"intervals", std::move(intervals)}});
+      choices.push_back(Json{{"cost", cost_to_json(choice.cost)},
+                             {"intervals", std::move(intervals)}});
     }
     nodes.push_back(Json{{"name", node.name}, {"choices", std::move(choices)}});
   }

@@ -501,6 +501,7 @@ Relaxation::Outcome Relaxation::tighten(const Allowed& allowed,
   }
   budget_->charge(static_cast<std::int64_t>(plans.size()) * index_.num_nodes());
   Prices trial = start;
+  if (ascent_ && effort.start) ascent_->set_messages(*effort.start);
   double cap_factor = 4;
   double radius = kFirstRadius;
   double expected = 0;      // rise of the bound that the last master promised
@@ -510,14 +511,18 @@ Relaxation::Outcome Relaxation::tighten(const Allowed& allowed,
     DualAscent::Effort ascent;
     ascent.sweeps = effort.sweeps;
     const double step_gain = round > 0 && expected > 0
-                            ? kPartOfGain * expected
-                            : kPartOfBound * (cost_unit_ + 1);
+                                 ? kPartOfGain * expected
+                                 : kPartOfBound * (cost_unit_ + 1);
     ascent.least_gain = step_gain * double(scale_);
     const Point point = evaluate_at(allowed, trial, ascent, sink);
     if (budget_->spent() && elimination_) return out;
     if (point.bound > out.bound) {
       out.bound = point.bound;
       out.prices = trial;
+      if (ascent_) {
+        out.start =
+            std::make_shared<const DualAscent::Messages>(ascent_->messages());
+      }
     }
     if (point.cut < 0 || out.bound >= effort.cutoff) return out;
     const auto profile = memory_profile(problem_, cuts_[point.cut].choice);
@@ -606,17 +611,20 @@ void Relaxation::sample(const Allowed& allowed, const Prices& prices,
 }
 
 bool Relaxation::choice_bounds(const Allowed& allowed, const Prices& prices,
+                               const Start& start, int sweeps,
                                std::vector<std::int64_t>* bounds) {
   const std::vector<Wide> exact = exact_prices(prices);
   const std::vector<std::int64_t> costs = priced_costs(allowed, exact);
   if (ascent_) {
     DualAscent::Effort effort;
+    effort.sweeps = sweeps;
+    effort.least_gain = kPartOfBound / 100 * cost_unit_ * double(scale_);
+    if (start) ascent_->set_messages(*start);
     ascent_->raise(costs, effort);
     if (budget_->spent() || !ascent_->choice_bounds(bounds)) return false;
   } else {
     std::vector<std::int32_t> choice;
-    const std::int64_t total =
-        elimination_->minimise(costs, &choice, budget_);
+    const std::int64_t total = elimination_->minimise(costs, &choice, budget_);
     if (budget_->spent() || total >= kForbidden) return false;
     if (!elimination_->marginals(costs, bounds, budget_)) return false;
   }
@@ -683,8 +691,7 @@ Relaxation::Cheapest Relaxation::cheapest_below(const Allowed& allowed,
     out.finished = false;
     add_row(value.peak_position);
     std::size_t row = 0;
-    while (row < rows_.size() &&
-           rows_[row].position != value.peak_position) {
+    while (row < rows_.size() && rows_[row].position != value.peak_position) {
       ++row;
     }
     if (row == rows_.size() || task.bytes.size() >= kMostLabelRows) return out;

@@ -31,6 +31,9 @@ class Relaxation {
   // Row prices, by row number; rows added later have price 0.
   using Prices = std::vector<double>;
 
+  // What dual ascent had lent to edges; null: start from what is at hand.
+  using Start = std::shared_ptr<const DualAscent::Messages>;
+
   struct Weighted {
     std::int32_t plan = 0;
     double weight = 0;
@@ -40,6 +43,7 @@ class Relaxation {
     // no allowed choice without an infinite edge.
     std::int64_t bound = std::numeric_limits<std::int64_t>::lowest();
     Prices prices;                    // that gave the bound
+    Start start;                      // and how it was reached
     std::vector<Weighted> mixture;    // near the optimum; weights add to 1
     std::vector<std::int32_t> plans;  // all that were used, for a next start
     bool converged = false;
@@ -47,8 +51,9 @@ class Relaxation {
   struct Effort {
     std::int64_t cutoff = kInfinite;  // a bound this high is high enough
     int rounds = 60;
-    int sweeps = 400;  // of dual ascent, per round
+    int sweeps = 400;         // of dual ascent, per round
     double tolerance = 1e-6;  // relative, between bound and master
+    Start start;
   };
   // Called with every plan met (a choice per node without infinite edges).
   using PlanSink = std::function<void(const std::vector<std::int32_t>&)>;
@@ -68,8 +73,10 @@ class Relaxation {
   void sample(const Allowed& allowed, const Prices& prices, double factor,
               double noise, std::uint64_t seed, const PlanSink& sink);
 
-  // Per flat choice a bound on the value of plans that take it.
+  // Per flat choice a bound on the value of plans that take it. `sweeps`: of
+  // dual ascent, where minima are not exact.
   bool choice_bounds(const Allowed& allowed, const Prices& prices,
+                     const Start& start, int sweeps,
                      std::vector<std::int64_t>* bounds);
 
   struct Cheapest {

@@ -20,6 +20,7 @@
 
 #include "shardwright/base/check.h"
 #include "shardwright/solver/branch.h"
+#include "shardwright/solver/dive.h"
 #include "shardwright/solver/evaluate.h"
 #include "shardwright/solver/least_peak.h"
 #include "shardwright/solver/neighbourhood.h"
@@ -32,6 +33,7 @@ using internal::Allowed;
 using internal::branch_and_bound;
 using internal::Budget;
 using internal::cutoff_of;
+using internal::dive;
 using internal::Goal;
 using internal::is_closed;
 using internal::least_peak;
@@ -52,6 +54,9 @@ constexpr double kGapOfExplanation = 0.01;
 constexpr std::int64_t kNodesOfExplanation = 40;
 // Rounds of "forbid by bounds, presolve again" before branching.
 constexpr int kMostReductions = 5;
+constexpr int kSweepsOfBounds = 2000;
+// Dives at the root of each problem, as long as they find better choices.
+constexpr std::uint64_t kDives = 4;
 // A round that forbids less than this share of the choices ends them.
 constexpr double kWorthReducing = 0.05;
 
@@ -113,8 +118,6 @@ std::vector<PricedRow> priced_rows(const Relaxation& relaxation,
   return out;
 }
 
-// Ticks of a second, about: decides what is worth trying in the time left.
-constexpr double kTicksPerSecond = 2e8;
 // Work on neighbourhoods: as much as was spent before, and at least this.
 constexpr std::int64_t kLeastTicksOfNeighbourhoods = 400'000'000;
 
@@ -150,6 +153,13 @@ PeakPartial minimise_peak(const ChoiceProblem& problem, SearchLimits limits,
   const Allowed all(relaxation.index().total(), 1);
   SearchResult result =
       internal::search_root(&relaxation, &primal, all, limits, budget);
+  for (std::uint64_t n = 0; n < kDives && !result.finished; ++n) {
+    if (budget->spent()) break;
+    const bool better = dive(&relaxation, &primal, all, result, limits,
+                             budget->options().seed * kDives + n, budget);
+    result.finished = is_closed(result.bound, primal, limits);
+    if (!better) break;
+  }
   if (!result.finished) {
     improve(small.problem, Goal::kPeak, &primal, budget);
     result.finished = is_closed(result.bound, primal, limits);
@@ -187,10 +197,10 @@ class CoreSolver {
 
   Infeasibility infeasibility;
 
-  // `known`: value of a choice found before (kInfinite: none).
+  // `known`: value of a choice found before (kInfinite: none); `bound`: no
+  // choice is better, as is known from before.
   Partial solve_core(const ChoiceProblem& core, std::int64_t known,
-                     std::int64_t offset, int depth) {
-    const SolveOptions& options = budget_->options();
+                     std::int64_t bound, std::int64_t offset, int depth) {
     Primal primal(core, Goal::kCost, budget_);
     primal.know_value(known);
     if (least_peak(core) > *core.limit) {
@@ -202,63 +212,93 @@ class CoreSolver {
       return none;
     }
     Relaxation relaxation(core, Goal::kCost, budget_);
-    Allowed allowed(relaxation.index().total(), 1);
+    const Allowed allowed(relaxation.index().total(), 1);
     SearchLimits limits;
-    limits.gap = options.gap;
+    limits.gap = budget_->options().gap;
     limits.offset = offset;
+    limits.known_bound = bound;
     SearchResult result =
         search_root(&relaxation, &primal, allowed, limits, budget_);
-    note(techniques_, !relaxation.exact() ? "dual ascent"
+    note(techniques_, !relaxation.exact()          ? "dual ascent"
                       : relaxation.num_rows() == 0 ? "exact elimination"
-                                                    : "prices on memory rows");
+                                                   : "prices on memory rows");
+    search_plans(&relaxation, &primal, allowed, limits, &result);
     if (!primal.found() && !budget_->spent() && result.bound < kInfinite) {
       if (!find_feasible(core, &primal)) {
         return partial(relaxation, primal, result);
       }
       result = search_root(&relaxation, &primal, allowed, limits, budget_);
     }
-    if (!result.finished && !budget_->spent()) {
-      if (improve(core, Goal::kCost, &primal, budget_)) {
-        note(techniques_, "neighbourhoods");
-      }
-      result.finished = is_closed(result.bound, primal, limits);
-    }
     if (result.finished || budget_->spent()) {
       return partial(relaxation, primal, result);
     }
-    // Branching in slices: a better choice found in one lets bounds forbid
-    // more choices, and the next starts on a smaller problem.
+    return close_gap(core, &relaxation, &primal, allowed, limits, result,
+                     depth);
+  }
+
+ private:
+  // Plans that the root's prices and recombination did not find.
+  void search_plans(Relaxation* relaxation, Primal* primal,
+                    const Allowed& allowed, const SearchLimits& limits,
+                    SearchResult* result) {
+    for (std::uint64_t n = 0; n < kDives && !budget_->spent(); ++n) {
+      if (is_closed(result->bound, *primal, limits)) break;
+      note(techniques_, "dives");
+      const bool better = dive(relaxation, primal, allowed, *result, limits,
+                               budget_->options().seed * kDives + n, budget_);
+      if (!better && primal->found()) break;
+      primal->recombine();
+    }
+    result->finished = is_closed(result->bound, *primal, limits);
+  }
+
+  // From the cheap to the dear: choices whose own bound is too high go, and
+  // what is left is solved anew; labels; neighbourhoods; branching, in slices,
+  // because a better choice lets bounds forbid more.
+  Partial close_gap(const ChoiceProblem& core, Relaxation* relaxation,
+                    Primal* primal, const Allowed& allowed, SearchLimits limits,
+                    SearchResult result, int depth) {
     std::int64_t reduced_for = kInfinite;
     std::int64_t labels = kFirstLabels;
-    for (std::int64_t slice = kFirstSlice;; slice *= 2, labels *= 4) {
-      if (options.use_reduced_costs && depth < kMostReductions &&
-          primal.value() < reduced_for) {
-        reduced_for = primal.value();
+    std::int64_t improved_for = kInfinite;
+    for (std::int64_t slice = kFirstSlice;;) {
+      if (budget_->options().use_reduced_costs && depth < kMostReductions &&
+          primal->value() < reduced_for) {
+        reduced_for = primal->value();
         Partial out;
-        if (reduce(core, &relaxation, &primal, allowed, result, limits, depth,
+        if (reduce(core, relaxation, primal, allowed, result, limits, depth,
                    &out)) {
           return out;
         }
       }
-      if (close_with_labels(&relaxation, &primal, allowed, limits, labels,
+      if (close_with_labels(relaxation, primal, allowed, limits, labels,
                             &result)) {
         break;
+      }
+      if (primal->value() < improved_for) {
+        improved_for = primal->value();
+        if (improve(core, Goal::kCost, primal, budget_)) {
+          note(techniques_, "neighbourhoods");
+        }
+        if (is_closed(result.bound, *primal, limits)) break;
+        if (primal->value() < improved_for) continue;
       }
       note(techniques_, "branch and bound");
       limits.most_nodes = depth < kMostReductions
                               ? slice
                               : std::numeric_limits<std::int64_t>::max();
-      const std::int64_t before = primal.value();
+      const std::int64_t before = primal->value();
       const SearchResult slice_result = branch_and_bound(
-          &relaxation, &primal, allowed, result, limits, budget_);
+          relaxation, primal, allowed, result, limits, budget_);
       result.bound = std::max(result.bound, slice_result.bound);
       if (slice_result.finished || budget_->spent()) break;
-      if (primal.value() >= before) depth = kMostReductions;
+      if (primal->value() >= before) depth = kMostReductions;
+      slice *= 2;
+      labels *= 4;
     }
-    return partial(relaxation, primal, result);
+    return partial(*relaxation, *primal, result);
   }
 
- private:
   // True when no plan is left that is better than the best by more than the
   // gap; such plans are few enough to be gone through.
   bool close_with_labels(Relaxation* relaxation, Primal* primal,
@@ -327,7 +367,8 @@ class CoreSolver {
               const Allowed& allowed, const SearchResult& root,
               const SearchLimits& limits, int depth, Partial* out) {
     std::vector<std::int64_t> bounds;
-    if (!relaxation->choice_bounds(allowed, root.prices, &bounds)) {
+    if (!relaxation->choice_bounds(allowed, root.prices, root.start,
+                                   kSweepsOfBounds, &bounds)) {
       return false;
     }
     const std::int64_t cutoff = cutoff_of(primal->value(), limits);
@@ -344,9 +385,9 @@ class CoreSolver {
     if (small.infeasible) {
       out->bound = std::max(out->bound, cutoff);
     } else {
-      const Partial inner =
-          solve_core(small.problem, primal->value() - small.offset,
-                     limits.offset + small.offset, depth + 1);
+      const Partial inner = solve_core(
+          small.problem, primal->value() - small.offset,
+          root.bound - small.offset, limits.offset + small.offset, depth + 1);
       const std::int64_t inner_bound =
           inner.bound >= kInfinite || inner.bound < -kInfinite
               ? inner.bound
@@ -435,7 +476,8 @@ Answer solve(const ChoiceProblem& problem, const SolveOptions& options) {
   }
   CoreSolver solver(&budget, &answer.techniques);
   const Partial result =
-      solver.solve_core(small.problem, kInfinite, small.offset, /*depth=*/0);
+      solver.solve_core(small.problem, kInfinite, -kInfinite, small.offset,
+                        /*depth=*/0);
   if (result.bound < kInfinite && result.bound > -kInfinite) {
     answer.bound = result.bound + small.offset;
   } else {
