@@ -30,9 +30,9 @@
 // known, the best signature is found by looking at all of them once, which
 // costs less than one cell of the table.
 //
-// A table above the cell cap splits its bucket (mini-buckets, Dechter and Rish
-// 2003): v is copied, the copies may disagree, the minimum becomes a lower
-// bound. exact() says whether that happened.
+// Where a table would be above the cap, dual_ascent.h takes over. (Splitting the
+// bucket instead, mini-buckets of 2^24 cells by Dechter and Rish 2003, gave
+// bounds below a quarter of that on the IOPDDL benchmark's B.)
 //
 // min-marginals come from the same walk done backwards: outside(g) is the
 // least cost of everything not below g, and
@@ -140,8 +140,7 @@ struct Elimination::Kinds {
   }
 
   std::int32_t of(const Bucket& bucket) {
-    std::vector<std::int64_t> key = {bucket.num_signatures,
-                                     bucket.with_cost ? 1 : 0};
+    std::vector<std::int64_t> key = {bucket.num_signatures};
     for (const Dim& dim : bucket.dims) key.push_back(dim.num_classes);
     for (const Input& input : bucket.inputs) {
       key.push_back(-1);
@@ -161,7 +160,7 @@ struct Elimination::Kinds {
 struct Elimination::Planner {
   Elimination& out;
   Kinds kinds;
-  std::int64_t table_cells;
+  Limits limits;
   std::vector<Factor> factors;
   std::vector<std::vector<std::int32_t>> factors_of;  // per node, alive ones
   std::vector<bool> alive;
@@ -277,36 +276,9 @@ struct Elimination::Planner {
     return cells;
   }
 
-  // Splits the factors of a node into groups whose result fits under the cap;
-  // larger factors first, each into the first group it fits in.
-  std::vector<std::vector<std::int32_t>> groups_of(std::int32_t node) const {
-    std::vector<std::int32_t> ids = factors_of[node];
-    if (score[node] <= double(table_cells) ||
-        result_cells(ids, node) <= double(table_cells)) {
-      return {ids};
-    }
-    std::stable_sort(ids.begin(), ids.end(), [&](auto left, auto right) {
-      return factors[left].dims.size() > factors[right].dims.size();
-    });
-    std::vector<std::vector<std::int32_t>> groups;
-    for (const std::int32_t id : ids) {
-      bool placed = false;
-      for (auto& group : groups) {
-        group.push_back(id);
-        placed = result_cells(group, node) <= double(table_cells);
-        if (placed) break;
-        group.pop_back();
-      }
-      if (!placed) groups.push_back({id});
-    }
-    return groups;
-  }
-
-  void plan_bucket(std::int32_t node, const std::vector<std::int32_t>& ids,
-                   bool with_cost) {
+  void plan_bucket(std::int32_t node, const std::vector<std::int32_t>& ids) {
     Bucket bucket;
     bucket.node = node;
-    bucket.with_cost = with_cost;
     Partition signatures{std::vector<std::int32_t>(out.index_.size(node), 0),
                          1};
     std::map<std::int32_t, Partition> partitions;
@@ -401,17 +373,13 @@ struct Elimination::Planner {
 
   void eliminate(std::int32_t node) {
     queue.erase(place_of(node));
-    const auto groups = groups_of(node);
-    if (groups.size() > 1) out.exact_ = false;
     std::set<std::int32_t> touched;
     const std::vector<std::int32_t> ids = factors_of[node];
     for (const std::int32_t id : ids) {
       for (const auto& dim : factors[id].dims) touched.insert(dim.node);
       forget_factor(id);
     }
-    for (std::size_t g = 0; g < groups.size(); ++g) {
-      plan_bucket(node, groups[g], g == 0);
-    }
+    plan_bucket(node, ids);
     for (const std::int32_t id : ids) factors[id] = Factor{};  // memory
     touched.erase(node);
     for (const std::int32_t other : touched) rescore(other, rounds[node] + 1);
@@ -425,14 +393,21 @@ struct Elimination::Planner {
       score[i] = estimate(i);
       queue.insert(place_of(i));
     }
-    while (!queue.empty()) eliminate(std::get<3>(*queue.begin()));
+    while (!queue.empty() && out.fits_) {
+      const std::int32_t node = std::get<3>(*queue.begin());
+      const std::vector<std::int32_t>& ids = factors_of[node];
+      out.fits_ = out.planned_work_ <= limits.work &&
+                  (score[node] <= double(limits.cells) ||
+                   result_cells(ids, node) <= double(limits.cells));
+      if (out.fits_) eliminate(node);
+    }
   }
 };
 
 Elimination::Elimination(const ChoiceProblem& problem, std::int64_t edge_scale,
-                         std::int64_t table_cells)
+                         const Limits& limits)
     : index_(problem) {
-  Planner planner{*this, {}, table_cells, {}, {}, {}, {}, {}, {}};
+  Planner planner{*this, {}, limits, {}, {}, {}, {}, {}, {}};
   planner.factors_of.resize(problem.nodes.size());
   planner.add_edges(problem, edge_scale);
   planner.run();
@@ -453,9 +428,8 @@ void Elimination::signature_costs(const Bucket& bucket,
   const std::int32_t first = index_.first[bucket.node];
   std::fill_n(signature_cost_.begin(), bucket.num_signatures, kInfinite);
   for (std::size_t k = 0; k < bucket.signature_of.size(); ++k) {
-    std::int64_t cost = node_cost[first + k];
+    const std::int64_t cost = node_cost[first + k];
     if (cost >= kForbidden) continue;
-    if (!bucket.with_cost) cost = 0;
     std::int64_t& best = signature_cost_[bucket.signature_of[k]];
     if (cost >= best) continue;
     best = cost;
@@ -579,7 +553,7 @@ bool Elimination::decode(std::span<const std::int64_t> node_cost,
       best_choice = signature_choice_[s];
     }
     if (best_choice < 0) return false;
-    if (bucket->with_cost) (*choice)[bucket->node] = best_choice;
+    (*choice)[bucket->node] = best_choice;
     for (const Input& input : bucket->inputs) {
       if (input.source < 0) continue;
       const Bucket& child = buckets_[input.source];
@@ -588,45 +562,6 @@ bool Elimination::decode(std::span<const std::int64_t> node_cost,
           context_[child.context + d] = best_choice;
         }
       }
-    }
-  }
-  return true;
-}
-
-bool Elimination::decode_jointly(
-    std::span<const std::int64_t> node_cost,
-    const std::function<bool(std::int32_t, std::int32_t)>& fix,
-    std::vector<std::int32_t>* choice) const {
-  choice->assign(index_.num_nodes(), 0);
-  std::vector<std::int64_t> value;
-  for (std::size_t end = buckets_.size(); end > 0;) {
-    // The buckets of a split node stand side by side.
-    const std::int32_t node = buckets_[end - 1].node;
-    const std::int32_t first = index_.first[node];
-    value.assign(node_cost.begin() + first,
-                 node_cost.begin() + index_.first[node + 1]);
-    for (; end > 0 && buckets_[end - 1].node == node; --end) {
-      const Bucket& bucket = buckets_[end - 1];
-      for (const Input& input : bucket.inputs) {
-        std::int64_t base = 0;
-        for (const Side& side : input.sides) {
-          const Dim& dim = bucket.dims[side.dim];
-          base += side.offset[dim.class_of[(*choice)[dim.node]]];
-        }
-        const std::vector<std::int64_t>& cells = table(input.table);
-        for (std::size_t k = 0; k < value.size(); ++k) {
-          if (value[k] >= kForbidden) continue;
-          value[k] += cells[base + input.of_signature[bucket.signature_of[k]]];
-        }
-      }
-    }
-    while (true) {
-      const auto best = std::min_element(value.begin(), value.end());
-      if (*best >= kForbidden) return false;
-      const auto k = static_cast<std::int32_t>(best - value.begin());
-      (*choice)[node] = k;
-      if (fix(node, k)) break;
-      *best = kInfinite;
     }
   }
   return true;
@@ -691,7 +626,6 @@ bool Elimination::walk_backwards(std::span<const std::int64_t> node_cost,
     if (!keep) outside[id] = {};
     budget->charge(sweep.work * 2 + bucket.num_cells);
     if (budget->spent()) return false;
-    if (!bucket.with_cost) continue;
     const std::int32_t first = index_.first[bucket.node];
     for (std::size_t k = 0; k < bucket.signature_of.size(); ++k) {
       const std::int32_t s = bucket.signature_of[k];

@@ -3,7 +3,6 @@
 #pragma once
 
 #include <cstdint>
-#include <functional>
 #include <span>
 #include <unordered_map>
 #include <vector>
@@ -33,14 +32,18 @@ struct FlatIndex {
 
 class Elimination {
  public:
+  struct Limits {
+    std::int64_t cells = std::int64_t{1} << 24;  // of one table
+    double work = 1e300;                         // of a sweep, in ticks
+  };
+
   // Edge costs are multiplied by `edge_scale`; 0 keeps only which pairs are
   // infinite.
   Elimination(const ChoiceProblem& problem, std::int64_t edge_scale,
-              std::int64_t table_cells);
+              const Limits& limits);
 
-  // False: some node's tables were split, minimise() is only a lower bound and
-  // its choice may use infinite edges.
-  bool exact() const { return exact_; }
+  // False: the limits do not suffice, and nothing below may be called.
+  bool fits() const { return fits_; }
   // Tables filled by the last minimise(); equal parts share them.
   std::int64_t num_filled() const { return num_filled_; }
   std::int64_t num_cells() const { return num_cells_; }
@@ -52,15 +55,6 @@ class Elimination {
   // Stops early, with lowest(), when the budget is spent.
   std::int64_t minimise(std::span<const std::int64_t> node_cost,
                         std::vector<std::int32_t>* choice, Budget* budget);
-
-  // After minimise() with the same costs, where tables were split: goes through
-  // the nodes backwards and gives each the choice that is best by all its
-  // tables together and possible beside those chosen before. `fix(node,
-  // choice)`: false when it is not. False when a node has no possible choice.
-  bool decode_jointly(
-      std::span<const std::int64_t> node_cost,
-      const std::function<bool(std::int32_t, std::int32_t)>& fix,
-      std::vector<std::int32_t>* choice) const;
 
   // After minimise() with the same costs: per flat choice, the least total
   // with that choice taken (kInfinite: none). False when the budget ran out.
@@ -94,7 +88,6 @@ class Elimination {
   };
   struct Bucket {
     std::int32_t node = 0;
-    bool with_cost = true;     // split nodes pay in one bucket only
     std::int32_t parent = -1;  // bucket that reads the result; -1: a constant
     std::int32_t table = 0;
     std::int32_t num_signatures = 0;
@@ -138,7 +131,7 @@ class Elimination {
                       bool keep, Budget* budget);
 
   FlatIndex index_;
-  bool exact_ = true;
+  bool fits_ = true;
   std::int64_t num_cells_ = 0;
   double planned_work_ = 0;
   std::vector<Bucket> buckets_;  // in elimination order

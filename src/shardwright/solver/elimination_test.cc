@@ -25,8 +25,8 @@ TEST(EliminationTest, MinimumAndMarginalsEqualBruteForce) {
     ChoiceProblem problem = random_problem(seed);
     problem.limit.reset();
     Budget budget(options);
-    Elimination elimination(problem, 1, options.table_cells);
-    ASSERT_TRUE(elimination.exact());
+    Elimination elimination(problem, 1, {.cells = options.table_cells});
+    ASSERT_TRUE(elimination.fits());
     const std::vector<std::int64_t> costs = costs_of(problem);
     std::vector<std::int32_t> choice;
     const std::int64_t least = elimination.minimise(costs, &choice, &budget);
@@ -51,21 +51,19 @@ TEST(EliminationTest, MinimumAndMarginalsEqualBruteForce) {
   }
 }
 
-TEST(EliminationTest, SplitTablesGiveALowerBound) {
-  const SolveOptions options;
-  int split = 0;
-  for (std::uint64_t seed = 0; seed < 400; ++seed) {
-    ChoiceProblem problem = random_problem(seed);
-    problem.limit.reset();
-    Budget budget(options);
-    Elimination elimination(problem, 1, /*table_cells=*/2);
-    split += elimination.exact() ? 0 : 1;
-    std::vector<std::int32_t> choice;
-    const std::int64_t bound =
-        elimination.minimise(costs_of(problem), &choice, &budget);
-    EXPECT_LE(bound, brute_force(problem).cost) << seed;
+// Three nodes that all touch: the last two need a table of 3 x 3 cells.
+TEST(EliminationTest, SaysWhenATableIsTooLarge) {
+  ChoiceProblem problem;
+  std::vector<std::int64_t> costs;
+  for (std::int64_t n = 0; n < 9; ++n) costs.push_back(n * n);
+  const auto table = make_edge_table(3, 3, costs);
+  for (int i = 0; i < 3; ++i) {
+    problem.nodes.push_back({"n", {{0, {}}, {0, {}}, {0, {}}}});
   }
-  EXPECT_GT(split, 20);
+  problem.edges = {{0, 1, table}, {1, 2, table}, {0, 2, table}};
+  EXPECT_TRUE(Elimination(problem, 1, {.cells = 9}).fits());
+  EXPECT_FALSE(Elimination(problem, 1, {.cells = 8}).fits());
+  EXPECT_FALSE(Elimination(problem, 1, {.cells = 9, .work = 1}).fits());
 }
 
 // A hub of two choices joined to 200 nodes: tables stay tiny.
@@ -90,8 +88,8 @@ TEST(EliminationTest, AHubStaysCheap) {
   }
   const SolveOptions options;
   Budget budget(options);
-  Elimination elimination(problem, 1, options.table_cells);
-  EXPECT_TRUE(elimination.exact());
+  Elimination elimination(problem, 1, {.cells = options.table_cells});
+  EXPECT_TRUE(elimination.fits());
   // About 10 x 2 cells a node; the hub first would need 10^200.
   EXPECT_LE(elimination.num_cells(), 2 * 200 * 10 * 2);
   std::vector<std::int32_t> choice;

@@ -287,7 +287,7 @@ class LabelSearch {
 
 LabelResult search_labels(Elimination* elimination, const LabelTask& task,
                           Budget* budget) {
-  SW_CHECK(elimination->exact(), "[solver] labels need exact elimination");
+  SW_CHECK(elimination->fits(), "[solver] labels need elimination");
   return LabelSearch(elimination, task, budget).run();
 }
 

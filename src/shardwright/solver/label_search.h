@@ -35,7 +35,7 @@ struct LabelResult {
   std::vector<std::int32_t> choice;
 };
 
-// `elimination` must be exact and have minimised the priced costs last.
+// `elimination` must fit and have minimised the priced costs last.
 LabelResult search_labels(Elimination* elimination, const LabelTask& task,
                           Budget* budget);
 

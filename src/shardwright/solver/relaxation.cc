@@ -29,7 +29,6 @@
 #include <numeric>
 
 #include "shardwright/base/check.h"
-#include "shardwright/solver/domains.h"
 #include "shardwright/solver/evaluate.h"
 #include "shardwright/solver/label_search.h"
 #include "shardwright/solver/small_lp.h"
@@ -128,15 +127,16 @@ Relaxation::Relaxation(const ChoiceProblem& problem, Goal goal, Budget* budget)
       scale_(choose_scale()),
       has_row_(problem.num_positions, false) {
   const std::int64_t edge_scale = goal == Goal::kCost ? scale_ : 0;
-  elimination_ = std::make_unique<Elimination>(problem, edge_scale,
-                                               budget->options().table_cells);
-  budget_->charge(elimination_->num_cells() + index_.total());
   double cells = double(index_.total());
   for (const Edge& edge : problem.edges) {
     cells += double(edge.table->cost.size());
   }
-  if (!elimination_->exact() ||
-      elimination_->planned_work() > kSweepsOfAscent * 2 * cells) {
+  elimination_ = std::make_unique<Elimination>(
+      problem, edge_scale,
+      Elimination::Limits{budget->options().table_cells,
+                          kSweepsOfAscent * 2 * cells});
+  budget_->charge(elimination_->num_cells() + index_.total());
+  if (!elimination_->fits()) {
     elimination_.reset();
     ascent_ = std::make_unique<DualAscent>(problem, edge_scale, budget);
   }

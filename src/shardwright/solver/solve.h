@@ -47,8 +47,8 @@ struct SolveOptions {
   std::function<bool()> interrupted;
   std::function<void(const Progress&)> progress;
 
-  // Largest elimination table, in cells (8 bytes each). Above it a node's
-  // tables are split (mini-buckets): bounds stay valid, plans may not be.
+  // Largest elimination table, in cells (8 bytes each). Problems that need
+  // larger ones are bounded by dual ascent.
   std::int64_t table_cells = std::int64_t{1} << 24;
   // An infeasible problem: go on until the smallest feasible limit is known
   // within 1 % (exactly when gap is 0), for a short while at most.

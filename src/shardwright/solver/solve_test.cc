@@ -78,8 +78,8 @@ TEST(SolveTest, EqualsBruteForceWithEverythingOff) {
   }
 }
 
-// With tables of at most two cells nearly every node is split.
-TEST(SolveTest, EqualsBruteForceWithSplitTables) {
+// With tables of at most two cells dual ascent bounds nearly everything.
+TEST(SolveTest, EqualsBruteForceWithDualAscent) {
   SolveOptions options = exact();
   options.table_cells = 2;
   for (std::uint64_t seed = 0; seed < 1000; ++seed) {
