@@ -55,6 +55,9 @@ class Catalogue {
   Resized shape(const std::vector<std::int64_t>& numbers,
                 std::int32_t num_segments);
 
+  // Lines and segments in any form.
+  Resized shape(Shape&& raw);
+
   // Choices at end `end` (0: rows) of the table.
   TablePtr gather(const TablePtr& table, int end, const IndicesPtr& chosen);
   // `flipped`: the second table's ends are the other way round.

@@ -43,6 +43,12 @@ Catalogue::Resized Catalogue::shape(const std::vector<std::int64_t>& numbers,
   });
 }
 
+Catalogue::Resized Catalogue::shape(Shape&& raw) {
+  const std::int32_t segments = raw.num_segments;
+  return intern_resized(canonical_shape(std::move(raw)),
+                        segments == 0 ? 0 : segments + 1);
+}
+
 OrderPtr Catalogue::order(const ShapePtr& shape) {
   if (shape->order == nullptr) {
     shape->order =

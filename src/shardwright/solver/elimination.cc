@@ -30,8 +30,8 @@
 // known, the best signature is found by looking at all of them once, which
 // costs less than one cell of the table.
 //
-// Where a table would be above the cap, dual_ascent.h takes over. (Splitting the
-// bucket instead, mini-buckets of 2^24 cells by Dechter and Rish 2003, gave
+// Where a table would be above the cap, dual_ascent.h takes over. (Splitting
+// the bucket instead, mini-buckets of 2^24 cells by Dechter and Rish 2003, gave
 // bounds below a quarter of that on the IOPDDL benchmark's B.)
 //
 // min-marginals come from the same walk done backwards: outside(g) is the

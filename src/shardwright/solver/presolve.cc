@@ -40,6 +40,7 @@ bool visit(Work* work, std::int32_t id, const SolveOptions& options) {
   // Merged parallel edges may contradict each other: look again first.
   if (changed) return true;
   if (options.use_contraction) {
+    if (contract_group(work, id)) return true;
     for (const std::int32_t e : edges()) {
       if (work->edges[e].alive() && contract(work, e)) return true;
     }

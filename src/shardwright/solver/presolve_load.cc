@@ -96,6 +96,7 @@ void load(const ChoiceProblem& problem, const std::vector<bool>& forbidden,
           Work* work) {
   work->nodes.resize(problem.nodes.size());
   work->node_dirty.assign(problem.nodes.size(), true);
+  work->place_in_group.assign(problem.nodes.size(), -1);
   NodeReader reader(problem.num_positions);
   for (std::size_t i = 0; i < problem.nodes.size(); ++i) {
     WorkNode& node = work->nodes[i];

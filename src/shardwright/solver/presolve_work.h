@@ -39,6 +39,7 @@ struct Work {
   std::vector<WorkEdge> edges;
   std::int64_t offset = 0;
   bool infeasible = false;
+  List place_in_group;           // scratch of contract_group(): -1 everywhere
   std::vector<bool> node_dirty;  // something the rules read there changed
   std::int64_t removed_by_consistency = 0;
   std::int64_t removed_by_dominance = 0;
