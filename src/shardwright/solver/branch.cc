@@ -22,6 +22,7 @@ namespace {
 
 constexpr int kRootRounds = 150;
 constexpr int kNodeRounds = 12;
+constexpr int kEarlyRounds = 6;
 // Recombination costs about as much as some eliminations: not at every node.
 constexpr std::int64_t kNodesPerRecombination = 8;
 
@@ -79,12 +80,21 @@ SearchResult search_root(Relaxation* relaxation, Primal* primal,
                          const Allowed& allowed, const SearchLimits& limits,
                          Budget* budget) {
   SearchResult out;
+  const bool recombines = budget->options().use_recombination;
+  out.bound = limits.known_bound;
   auto sink = [&](const std::vector<std::int32_t>& choice) {
     primal->offer(choice);
   };
   Relaxation::Effort effort;
   effort.rounds = kRootRounds;
   effort.tolerance = 1e-6;
+  int round = 0;
+  effort.watch = [&](std::int64_t bound) {
+    out.bound = std::max(out.bound, bound);
+    // A first choice soon; later ones come from better prices.
+    if (recombines && ++round <= kEarlyRounds) primal->recombine();
+    report(*budget, limits, *primal, out.bound, "prices");
+  };
   effort.cutoff = kInfinite;
   if (limits.stop_when_proven && limits.enough) {
     effort.cutoff = *limits.enough + 1;
@@ -95,7 +105,6 @@ SearchResult search_root(Relaxation* relaxation, Primal* primal,
   out.start = outcome.start;
   out.plans = outcome.plans;
   out.num_nodes = 1;
-  const bool recombines = budget->options().use_recombination;
   auto closed = [&] { return is_closed(out.bound, *primal, limits); };
   report(*budget, limits, *primal, out.bound, "prices");
   if (recombines && !closed()) primal->recombine();
@@ -104,12 +113,12 @@ SearchResult search_root(Relaxation* relaxation, Primal* primal,
   // noise breaks the ties between equal layers.
   constexpr double kFactors[] = {1.0, 1.1, 0.95, 1.3, 0.9, 1.6, 1.05, 2.5};
   constexpr int kSampleRounds = 2;
-  for (int round = 0; recombines && round < kSampleRounds; ++round) {
+  for (int again = 0; recombines && again < kSampleRounds; ++again) {
     if (closed() || budget->spent() || out.bound >= kInfinite) break;
     for (std::size_t n = 0; n < std::size(kFactors) && !budget->spent(); ++n) {
       relaxation->sample(
-          allowed, out.prices, kFactors[n], round == 0 && n == 0 ? 0.0 : 0.02,
-          budget->options().seed * 1000 + std::uint64_t(round) * 100 + n, sink);
+          allowed, out.prices, kFactors[n], again == 0 && n == 0 ? 0.0 : 0.02,
+          budget->options().seed * 1000 + std::uint64_t(again) * 100 + n, sink);
     }
     primal->recombine();
     report(*budget, limits, *primal, out.bound, "recombination");

@@ -524,6 +524,7 @@ Relaxation::Outcome Relaxation::tighten(const Allowed& allowed,
             std::make_shared<const DualAscent::Messages>(ascent_->messages());
       }
     }
+    if (effort.watch) effort.watch(out.bound);
     if (point.cut < 0 || out.bound >= effort.cutoff) return out;
     const auto profile = memory_profile(problem_, cuts_[point.cut].choice);
     const std::vector<double> as_double(profile.begin(), profile.end());

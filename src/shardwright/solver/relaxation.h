@@ -54,6 +54,8 @@ class Relaxation {
     int sweeps = 400;         // of dual ascent, per round
     double tolerance = 1e-6;  // relative, between bound and master
     Start start;
+    // Told after every round what is proven so far.
+    std::function<void(std::int64_t bound)> watch;
   };
   // Called with every plan met (a choice per node without infinite edges).
   using PlanSink = std::function<void(const std::vector<std::int32_t>&)>;
