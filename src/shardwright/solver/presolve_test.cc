@@ -200,5 +200,81 @@ TEST(PresolveTest, ForbiddenChoicesGo) {
   EXPECT_TRUE(internal::presolve(problem, forbidden, &budget).infeasible);
 }
 
+// Trees and rings of nodes tied by permutations with costs, each node with
+// memory of its own, and one node outside. A ring may contradict itself.
+ChoiceProblem tied_problem(std::uint64_t seed) {
+  TestRandom random(seed);
+  const std::int32_t tied = 3 + random.below(4);
+  const std::int32_t count = 2 + random.below(2);
+  ChoiceProblem out;
+  out.num_positions = 12;
+  for (std::int32_t i = 0; i <= tied; ++i) {
+    Node node{"n" + std::to_string(i), {}};
+    const std::int32_t lo = random.below(10);
+    for (std::int32_t k = 0; k < count; ++k) {
+      Choice choice{random.below(5), {}};
+      if (random.chance(0.7)) {
+        choice.intervals.push_back(
+            {lo, lo + 1 + random.below(12 - lo), 1 + random.below(4)});
+      }
+      node.choices.push_back(choice);
+    }
+    out.nodes.push_back(node);
+  }
+  auto tie = [&](std::int32_t a, std::int32_t b) {
+    const std::int32_t turn = random.below(count);
+    std::vector<std::int64_t> matrix;
+    for (std::int32_t k = 0; k < count; ++k) {
+      for (std::int32_t l = 0; l < count; ++l) {
+        matrix.push_back((k + turn) % count == l ? random.below(3) : kInfinite);
+      }
+    }
+    out.edges.push_back({a, b, make_edge_table(count, count, matrix)});
+  };
+  for (std::int32_t i = 1; i < tied; ++i) {
+    const std::int32_t to = random.below(i);
+    random.chance(0.5) ? tie(i, to) : tie(to, i);
+  }
+  if (random.chance(0.4)) tie(0, tied - 1);
+  for (std::int32_t n = 1 + random.below(2); n > 0; --n) {
+    out.edges.push_back(
+        {random.below(tied), tied,
+         make_edge_table(count, count,
+                         random_matrix(&random, std::size_t(count * count)))});
+  }
+  out.limit = 4 + random.below(12);
+  return out;
+}
+
+TEST(PresolveTest, TiedNodesBecomeOne) {
+  int feasible = 0;
+  for (std::uint64_t seed = 0; seed < 1000; ++seed) {
+    SCOPED_TRACE("seed " + std::to_string(seed));
+    const ChoiceProblem problem = tied_problem(seed);
+    ASSERT_TRUE(validate(problem).has_value());
+    SolveOptions options;
+    // Nothing but contraction makes the group smaller.
+    options.use_dominance = options.use_folding = seed % 2 == 0;
+    Budget budget(options);
+    const Presolved small = internal::presolve(problem, {}, &budget);
+    const BruteForceAnswer truth = brute_force(problem);
+    if (small.infeasible) {
+      EXPECT_FALSE(truth.feasible);
+      continue;
+    }
+    EXPECT_LE(small.problem.nodes.size(), 3);  // group, outside, fixed ones
+    const BruteForceAnswer answer = brute_force(small.problem);
+    ASSERT_EQ(answer.feasible, truth.feasible);
+    if (!truth.feasible) continue;
+    ++feasible;
+    EXPECT_EQ(answer.cost + small.offset, truth.cost);
+    const Evaluation value = evaluate(problem, small.undo(answer.choice));
+    EXPECT_EQ(value.cost, truth.cost);
+    EXPECT_TRUE(value.feasible(problem.limit));
+    if (testing::Test::HasFailure()) return;
+  }
+  EXPECT_GT(feasible, 300);
+}
+
 }  // namespace
 }  // namespace shardwright::solver
