@@ -21,7 +21,8 @@ std::string number_text(std::int64_t number) {
 }
 
 std::string ranges_text(const ChoiceProblem& problem, const Answer& answer) {
-  const auto ranges = ranges_near_peak(memory_profile(problem, answer.choice));
+  const auto ranges =
+      solver::ranges_near_peak(memory_profile(problem, answer.choice));
   std::string text;
   for (std::size_t n = 0; n < ranges.size() && n < kMostRanges; ++n) {
     text += fmt::format(" [{}, {})", ranges[n].lo, ranges[n].hi);
