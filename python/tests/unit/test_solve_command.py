@@ -6,6 +6,7 @@ import gzip
 import json
 import lzma
 import os
+import random
 import subprocess
 import sys
 import time
@@ -79,22 +80,20 @@ def contest(tmp_path: Path) -> str:
 
 def wide_problem(num_nodes: int, choices: int) -> str:
     """A problem of the benchmark that takes a while: dense, with a tight limit."""
+    rng = random.Random(1)
     edges = [(a, b) for a in range(num_nodes) for b in range(a)]
-    table = [(7919 * n) % 1009 for n in range(choices * choices)]
+    size = range(choices)
     nodes = {
         "intervals": [[n, n + num_nodes // 2] for n in range(num_nodes)],
-        "costs": [
-            [(31 * n * k) % 97 for k in range(choices)] for n in range(num_nodes)
-        ],
-        "usages": [
-            [1 + (13 * n * k) % 89 for k in range(choices)] for n in range(num_nodes)
-        ],
+        "costs": [[rng.randrange(1000) for _ in size] for _ in range(num_nodes)],
+        "usages": [[rng.randrange(1, 90) for _ in size] for _ in range(num_nodes)],
     }
+    tables = [[rng.randrange(1000) for _ in range(choices**2)] for _ in edges]
     problem = {
         "name": "wide",
         "nodes": nodes,
-        "edges": {"nodes": edges, "costs": [table] * len(edges)},
-        "usage_limit": 12 * num_nodes,
+        "edges": {"nodes": edges, "costs": tables},
+        "usage_limit": 15 * num_nodes,
     }
     return json.dumps({"problem": problem})
 
