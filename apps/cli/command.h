@@ -7,6 +7,7 @@
 #pragma once
 
 #include <CLI/CLI.hpp>
+#include <chrono>
 #include <memory>
 #include <string>
 #include <vector>
@@ -33,6 +34,9 @@ CLI::Validator above(double least);
 struct Session {
   std::vector<std::string> arguments;  // argv[1..], as given
   OutputOptions output;
+  // When the program started: time limits count from here.
+  std::chrono::steady_clock::time_point start =
+      std::chrono::steady_clock::now();
   int exit_code = kExitOk;
 
   // Ends a command: prints the error, if any, and sets the exit code.

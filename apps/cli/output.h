@@ -24,6 +24,10 @@ void add_output_options(CLI::App& command, OutputOptions& options);
 Result<bool> write_answer(const OutputOptions& options, const std::string& text,
                           const Json& json);
 
+// The same for an answer that has one form only: --json and --quiet change
+// nothing.
+Result<bool> write_text(const OutputOptions& options, const std::string& text);
+
 // One line on standard error, "error: ...".
 void print_error(const std::string& message);
 

@@ -48,6 +48,7 @@ class Writer {
     line("BOUNDS");
     for (std::size_t i = 0; i < problem_.nodes.size(); ++i) {
       for (std::size_t k = 0; k < problem_.nodes[i].choices.size(); ++k) {
+        if (problem_.nodes[i].choices[k].cost >= kInfinite) continue;
         line(fmt::format(" UP bound x{}_{} 1", i, k));
       }
     }

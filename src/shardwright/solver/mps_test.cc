@@ -53,5 +53,14 @@ ENDATA
 )");
 }
 
+// A bound on a column that is not there is an error to other readers.
+TEST(MpsTest, ForbiddenChoicesHaveNoBound) {
+  ChoiceProblem problem;
+  problem.nodes = {{"a", {{kInfinite, {}}, {5, {}}}}};
+  const std::string text = to_mps(problem);
+  EXPECT_EQ(text.find("x0_0"), std::string::npos);
+  EXPECT_NE(text.find(" UP bound x0_1 1\n"), std::string::npos);
+}
+
 }  // namespace
 }  // namespace shardwright::solver

@@ -422,6 +422,14 @@ void finish(const ChoiceProblem& problem, const SolveOptions& options,
                        : Status::kFeasible;
 }
 
+// What SolveOptions::start costs; kInfinite when there is none of use.
+std::int64_t cost_of_start(const ChoiceProblem& problem,
+                           const SolveOptions& options) {
+  if (options.start.empty()) return kInfinite;
+  const Evaluation value = evaluate(problem, options.start);
+  return value.feasible(problem.limit) ? value.cost : kInfinite;
+}
+
 void note_stop(const Budget& budget, Answer* answer) {
   answer->ticks = budget.ticks();
   if (!budget.spent()) return;
@@ -467,7 +475,9 @@ Answer solve(const ChoiceProblem& problem, const SolveOptions& options) {
   const Presolved small =
       internal::presolve(problem.limit ? problem : limited, {}, &budget);
   answer.techniques = small.summary;
+  const std::int64_t start = cost_of_start(problem, options);
   if (small.infeasible) {
+    SW_CHECK(start >= kInfinite, "[solver] presolve lost a feasible choice");
     answer.status = Status::kInfeasible;
     answer.bound = kInfinite;
     answer.smallest_limit_bound = kInfinite;
@@ -475,9 +485,9 @@ Answer solve(const ChoiceProblem& problem, const SolveOptions& options) {
     return answer;
   }
   CoreSolver solver(&budget, &answer.techniques);
-  const Partial result =
-      solver.solve_core(small.problem, kInfinite, -kInfinite, small.offset,
-                        /*depth=*/0);
+  const Partial result = solver.solve_core(
+      small.problem, start < kInfinite ? start - small.offset : kInfinite,
+      -kInfinite, small.offset, /*depth=*/0);
   if (result.bound < kInfinite && result.bound > -kInfinite) {
     answer.bound = result.bound + small.offset;
   } else {
@@ -489,7 +499,14 @@ Answer solve(const ChoiceProblem& problem, const SolveOptions& options) {
   const Infeasibility& none = solver.infeasibility;
   if (result.value < kInfinite) {
     answer.cost = result.value + small.offset;
-    answer.choice = small.undo(result.choice);
+    if (start <= answer.cost) {
+      note(&answer.techniques, "the start is kept");
+      answer.choice = options.start;
+      // "Nothing better" may be the proof that nothing else is left.
+      answer.bound = std::min(answer.bound, answer.cost);
+    } else {
+      answer.choice = small.undo(result.choice);
+    }
     finish(problem, options, &answer);
   } else if (none.proven || result.bound >= kInfinite) {
     answer.status = Status::kInfeasible;

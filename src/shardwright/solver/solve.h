@@ -47,6 +47,11 @@ struct SolveOptions {
   std::function<bool()> interrupted;
   std::function<void(const Progress&)> progress;
 
+  // A choice known before, one index per node in range (SW_CHECK), or empty.
+  // When it keeps the limit only better ones are looked for, and it is the
+  // answer if there are none; otherwise it has no effect.
+  std::vector<std::int32_t> start;
+
   // Largest elimination table, in cells (8 bytes each). Problems that need
   // larger ones are bounded by dual ascent.
   std::int64_t table_cells = std::int64_t{1} << 24;

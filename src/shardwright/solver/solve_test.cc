@@ -195,6 +195,54 @@ TEST(SolveTest, ProgressOnlyImproves) {
   EXPECT_LE(bound, answer.bound);
 }
 
+TEST(SolveTest, AnyStartLeadsToTheOptimum) {
+  for (std::uint64_t seed = 0; seed < 1000; ++seed) {
+    const ChoiceProblem problem = random_problem(seed);
+    TestRandom random(seed);
+    SolveOptions options = exact();
+    for (const Node& node : problem.nodes) {
+      options.start.push_back(
+          random.below(static_cast<std::int32_t>(node.choices.size())));
+    }
+    expect_as_brute_force(problem, options, seed);
+    if (testing::Test::HasFatalFailure()) return;
+  }
+}
+
+TEST(SolveTest, TheBestChoiceAsStartIsReturned) {
+  int kept = 0;
+  for (std::uint64_t seed = 0; seed < 500; ++seed) {
+    const ChoiceProblem problem = random_problem(seed);
+    const BruteForceAnswer truth = brute_force(problem);
+    if (!truth.feasible) continue;
+    SolveOptions options = exact();
+    options.start = truth.choice;
+    const Answer answer = solve(problem, options);
+    ASSERT_EQ(answer.status, Status::kOptimal) << "seed " << seed;
+    EXPECT_EQ(answer.choice, truth.choice) << "seed " << seed;
+    EXPECT_EQ(answer.bound, truth.cost) << "seed " << seed;
+    ++kept;
+  }
+  EXPECT_GT(kept, 100);
+}
+
+TEST(SolveTest, AStopBeforeTheSearchReturnsTheStart) {
+  const ChoiceProblem problem = small_transformer();
+  SolveOptions options = exact();
+  options.start = smallest_limit(problem, {}).choice;
+  options.tick_limit = 1;
+  const Answer answer = solve(problem, options);
+  EXPECT_EQ(answer.status, Status::kFeasible);
+  EXPECT_EQ(answer.choice, options.start);
+  EXPECT_LE(answer.bound, answer.cost);
+}
+
+TEST(SolveTest, RefusesAStartOfAnotherProblem) {
+  SolveOptions options;
+  options.start = {0};
+  EXPECT_THROW(solve(small_transformer(), options), InternalError);
+}
+
 TEST(SolveTest, EmptyProblem) {
   const Answer answer = solve(ChoiceProblem{});
   EXPECT_EQ(answer.status, Status::kOptimal);
