@@ -15,6 +15,7 @@ from shardwright.capture.graph_json import GraphWriter
 from shardwright.capture.lowering import Lowering
 from shardwright.capture.schema import bind_arguments, has_effect, is_written
 from shardwright.capture.tracked import TrackedGraph
+from shardwright.capture.unfollowed import cut_unfollowed
 from shardwright.capture.untouched import output_swallowed
 from shardwright.errors import CaptureError
 
@@ -56,6 +57,7 @@ def _captured(
     _check_outputs(outputs)
     tracked.graph.output(tuple(outputs))
     _remove_dead(tracked.graph)
+    cut_unfollowed(tracked)
     return _assemble(model, device, state, layout, output_layout, tracked, sources)
 
 

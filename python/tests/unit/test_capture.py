@@ -275,6 +275,27 @@ def test_no_grad_regions_stand_behind_detach():
     assert not graph["values"][graph["ops"][2]["results"][0]]["requires_grad"]
 
 
+def test_ops_whose_gradients_lead_nowhere_stand_behind_detach():
+    def forward(m, y):
+        nearest = torch.cdist(y, m.linear.weight).detach().argmin(-1)
+        return (y - m.linear.weight[nearest]).square().sum()
+
+    graph = graph_of(forward)
+    assert names(graph)[:5] == ["linear", "detach", "detach", "cdist", "argmin"]
+    carried = {
+        op["name"].split(".")[1]: graph["values"][op["results"][0]]["requires_grad"]
+        for op in graph["ops"]
+    }
+    assert not carried["cdist"]
+    assert all(carried[name] for name in ("linear", "index", "sub"))
+
+
+def test_ops_whose_gradients_an_output_carries_are_left():
+    graph = graph_of(lambda m, y: {"loss": y.sum(), "other": y.exp()})
+    assert names(graph) == ["linear", "sum", "exp"]
+    assert graph["values"][graph["outputs"][1]]["requires_grad"]
+
+
 def test_loss_functions():
     model, x = nn.Linear(4, 2), torch.randn(3, 4)
     assert capture(model, x, loss=lambda out: out.square().mean()).graph["outputs"]
