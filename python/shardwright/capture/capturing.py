@@ -31,8 +31,9 @@ def capture(
 
     `model` may live on meta; no memory is allocated and the model is left as it
     was. `batch`: a tensor, a tuple of arguments or a dict of keyword arguments.
-    `loss(output)` or `loss(output, batch)`; without it the output's `.loss` or a
-    scalar output. Runs under the ambient autocast.
+    `loss(output)` or `loss(output, batch)`; without it the output's `.loss` or
+    ["loss"], a scalar output, or the first element of a tuple if it alone is a
+    scalar. Runs under the ambient autocast.
 
     Raises CaptureError, naming op and source line, for what cannot be captured
     surely right; nothing is printed.

@@ -127,6 +127,7 @@ def _work(rank, folder):
     batch = _batch()
     captured = capture(Net(), batch)
     _report_tells_the_truth(rank, batch, captured)
+    _rounding_of_one_process_is_allowed(rank, batch)
     _wrong_plan_is_found(rank, batch, captured)
     _other_dtypes_are_compared_or_not_in_words(rank, batch)
     _a_model_that_fails_alone_is_refused(batch)
@@ -140,6 +141,9 @@ def _report_tells_the_truth(rank, batch, captured):
     report = run(Net, batch, captured, plan, lambda m, b: m(*b), options)
     assert report.passed, report_lines(report)
     if rank == 0:
+        ordinary = report.checks[1]
+        assert ordinary.limit == 1e-4
+        assert 0 < ordinary.own_error < 1e-5
         names = [check.name for check in report.checks]
         assert names == [
             "float32 losses",
@@ -158,6 +162,34 @@ def _report_tells_the_truth(rank, batch, captured):
         peak > state + parameters  # gradients at least
         for peak, state in zip(report.peak_bytes, report.state_bytes, strict=True)
     )
+
+
+class Cancelling(nn.Module):
+    """Its gradient in float32 is mostly rounding: a large one, taken back."""
+
+    def __init__(self):
+        super().__init__()
+        self.up = nn.Linear(WIDTH, WIDTH)
+
+    def forward(self, x, target):
+        y = self.up(x)
+        return nn.functional.mse_loss((y * 1e4 + y) - y * 1e4, target)
+
+
+def _rounding_of_one_process_is_allowed(rank, batch):
+    """The limit in float32 follows what the reference itself is off by."""
+    captured = capture(Cancelling(), batch)
+    plan = HandPlan(captured, {"a": 2}).build()
+    options = RunOptions(steps=1, compare=True, measure=False)
+    report = run(Cancelling, batch, captured, plan, lambda m, b: m(*b), options)
+    if rank == 0:
+        checks = {check.name: check for check in report.checks}
+        loose = checks["float32 gradients"]
+        assert loose.own_error > 1e-4 / 4
+        assert loose.limit == 4 * loose.own_error
+        assert f"itself {loose.own_error:.3g} off" in "\n".join(report_lines(report))
+        assert checks["float64 gradients"].limit == 1e-9
+        assert checks["float64 gradients"].own_error is None
 
 
 def _wrong_plan_is_found(rank, batch, captured):
