@@ -12,6 +12,7 @@ import torch.distributed.checkpoint as dcp
 from torch import nn
 from torch.distributed.tensor import DTensor
 
+from shardwright.__main__ import main
 from shardwright.capture import capture
 from shardwright.errors import ShardwrightError, VersionMismatchError
 from shardwright.execute import ParallelModule, make_mesh
@@ -240,6 +241,38 @@ def test_run():
         run_ranks(_work, 2, str(Path(folder) / "checkpoint"))
     finally:
         shutil.rmtree(folder)
+
+
+TARGET = """
+import torch
+from torch import nn
+
+class Nearest(nn.Module):
+    # Looks up the nearest row with gradients on, which nobody asks for.
+    def __init__(self):
+        super().__init__()
+        self.linear = nn.Linear(6, 6)
+        self.rows = nn.Parameter(torch.randn(19, 6))
+
+    def forward(self, x):
+        z = self.linear(x)
+        nearest = torch.cdist(z, self.rows).argmin(-1)
+        loss = (z - self.rows[nearest]).square().mean()
+        return {"loss": loss} if self.training else (loss, z)
+
+def named(): return Nearest(), {"x": torch.randn(600, 6)}
+def first(): return Nearest().eval(), {"x": torch.randn(600, 6)}
+"""
+
+
+@pytest.mark.parametrize("name", ["named", "first"])
+def test_the_command_compares_and_predicts(tmp_path, name):
+    target, plan = tmp_path / "target.py", str(tmp_path / "plan.json")
+    target.write_text(TARGET)
+    step = f"{target}:{name}"
+    made = main(["plan", step, "--cluster", "1 cpu", "-o", plan, "--quiet"])
+    assert made == 0
+    assert main(["run", step, "--plan", plan, "--steps", "2", "--compare"]) == 0
 
 
 def _fails_on_rank_one(rank):
