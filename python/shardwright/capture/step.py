@@ -117,9 +117,7 @@ def _pick_loss(output: Any, batch: Any, loss: Callable[..., Any] | None) -> Tens
 
 
 def _is_scalar(value: Any) -> bool:
-    return (
-        isinstance(value, Tensor) and value.dim() == 0 and value.is_floating_point()
-    )
+    return isinstance(value, Tensor) and value.dim() == 0 and value.is_floating_point()
 
 
 def _flattened(output: Any) -> tuple[list[Any], pytree.TreeSpec]:

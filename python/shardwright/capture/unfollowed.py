@@ -52,11 +52,10 @@ def _followed(graph: fx.Graph) -> set[fx.Node]:
     passes it on to every operand that carries a gradient."""
     found: set[fx.Node] = set()
     for node in reversed(graph.nodes):
-        if node.op == "output":
+        if node.op == "output" or (isinstance(node.target, OpOverload) and found.intersection(
+            result_nodes(node)
+        )):
             found.update(n for n in node.all_input_nodes if _carries(n))
-        elif isinstance(node.target, OpOverload):
-            if found.intersection(result_nodes(node)):
-                found.update(n for n in node.all_input_nodes if _carries(n))
     return found
 
 

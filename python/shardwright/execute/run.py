@@ -72,8 +72,8 @@ class Check:
     """One comparison: `worst` against `limit`, and where it was worst.
 
     `own_error`: the one-process reference's own error of the same kind, where
-    float64 tells it. One that was asked for and could not be made has the reason in `not_made`,
-    and is not passed.
+    float64 tells it. One that was asked for and could not be made has the reason
+    in `not_made`, and is not passed.
     """
 
     name: str
