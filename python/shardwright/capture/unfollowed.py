@@ -52,9 +52,9 @@ def _followed(graph: fx.Graph) -> set[fx.Node]:
     passes it on to every operand that carries a gradient."""
     found: set[fx.Node] = set()
     for node in reversed(graph.nodes):
-        if node.op == "output" or (isinstance(node.target, OpOverload) and found.intersection(
-            result_nodes(node)
-        )):
+        is_op = isinstance(node.target, OpOverload)
+        reached = is_op and found.intersection(result_nodes(node))
+        if node.op == "output" or reached:
             found.update(n for n in node.all_input_nodes if _carries(n))
     return found
 
