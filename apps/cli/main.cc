@@ -20,8 +20,32 @@ constexpr const char* kFooter =
     "Exit codes: 0 done, 1 a check of run failed, 2 wrong input, 3 no plan "
     "exists, 4 internal error.";
 
+// The first argument, where it should be a command and is none.
+std::string unknown_command(const CLI::App& app, const Session& session) {
+  if (!app.get_subcommands().empty() || session.arguments.empty()) return "";
+  const std::string& first = session.arguments.front();
+  return first.starts_with('-') ? "" : first;
+}
+
+std::string command_names(const CLI::App& app) {
+  std::string names;
+  for (const CLI::App* command : app.get_subcommands({})) {
+    names += (names.empty() ? "" : ", ") + command->get_name();
+  }
+  return names;
+}
+
 // Wrong usage is one message like any other wrong input.
-void print_usage_error(const CLI::App& app, const CLI::ParseError& error) {
+void print_usage_error(const CLI::App& app, const Session& session,
+                       const CLI::ParseError& error) {
+  const std::string unknown = unknown_command(app, session);
+  if (!unknown.empty()) {
+    print_error(fmt::format(
+        "[cli] there is no command '{}': expected one of {}. Try: shardwright "
+        "--help",
+        unknown, command_names(app)));
+    return;
+  }
   const auto commands = app.get_subcommands();
   print_error(
       fmt::format("[cli] {}. Try: shardwright{} --help", error.what(),
@@ -44,7 +68,7 @@ int run(int argc, char** argv) {
   } catch (const CLI::ParseError& error) {
     // --help and --version arrive here too, with exit code 0.
     if (error.get_exit_code() == 0) return app.exit(error);
-    print_usage_error(app, error);
+    print_usage_error(app, session, error);
     return kExitInput;
   }
   if (app.get_subcommands().empty()) {

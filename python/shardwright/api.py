@@ -143,7 +143,8 @@ def plan(
     `batch`: tensor, tuple (args) or dict (kwargs), the global batch. `cluster`:
     "[HOSTS x] DEVICES NAME", a cluster file, or its content. `memory`: limit per
     device in bytes, or text like "70GiB". The loss is `loss(output, ...)` if
-    given, else `.loss`, else a scalar output. Nothing is run.
+    given, else the output's `.loss` or ["loss"], a scalar output, or the first
+    element of a tuple if it alone is a scalar. Nothing is run.
 
     Raises CaptureError, InfeasibleError, ShardwrightError.
     """

@@ -26,6 +26,8 @@ _UNITS = {
     "gib": 2**30,
     "tib": 2**40,
 }
+# More than any machine has; what is counted must stay within 64 bits.
+_MOST_BYTES = 2**62
 
 
 @dataclass(frozen=True)
@@ -57,8 +59,12 @@ def memory_bytes(memory: str | float | None) -> int | None:
             count = float(match.group(1)) * _UNITS[match.group(2).lower()]
     elif _is_number(memory):
         count = memory
-    # Not counted: more than any machine has, and beyond 64 bits.
-    if not 1 <= count < 2**62:
+    if math.isfinite(count) and count >= _MOST_BYTES:
+        raise ShardwrightError(
+            "[config] memory is too large: expected fewer than 2^62 bytes (4 EiB) for "
+            f"a device, got {memory!r}. Try: leave it out for no limit"
+        )
+    if not 1 <= count < _MOST_BYTES:
         raise ShardwrightError(
             "[config] memory cannot be read: expected at least one byte, as a "
             f"number or text such as '70GiB' or '512 MB', got {memory!r}"

@@ -8,7 +8,7 @@ require_torch("capture")
 from shardwright.capture.batch import BatchLayout, rebuild_batch, tensors_of
 from shardwright.capture.captured import AutocastState, Captured
 from shardwright.capture.capturing import capture
-from shardwright.capture.step import OutputLayout
+from shardwright.capture.step import OutputLayout, step_loss
 from shardwright.capture.tracked import TensorMeta
 
 __all__ = [
@@ -19,5 +19,6 @@ __all__ = [
     "TensorMeta",
     "capture",
     "rebuild_batch",
+    "step_loss",
     "tensors_of",
 ]

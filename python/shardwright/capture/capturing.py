@@ -15,6 +15,7 @@ from shardwright.capture.graph_json import GraphWriter
 from shardwright.capture.lowering import Lowering
 from shardwright.capture.schema import bind_arguments, has_effect, is_written
 from shardwright.capture.tracked import TrackedGraph
+from shardwright.capture.unfollowed import cut_unfollowed
 from shardwright.capture.untouched import output_swallowed
 from shardwright.errors import CaptureError
 
@@ -30,8 +31,9 @@ def capture(
 
     `model` may live on meta; no memory is allocated and the model is left as it
     was. `batch`: a tensor, a tuple of arguments or a dict of keyword arguments.
-    `loss(output)` or `loss(output, batch)`; without it the output's `.loss` or a
-    scalar output. Runs under the ambient autocast.
+    `loss(output)` or `loss(output, batch)`; without it the output's `.loss` or
+    ["loss"], a scalar output, or the first element of a tuple if it alone is a
+    scalar. Runs under the ambient autocast.
 
     Raises CaptureError, naming op and source line, for what cannot be captured
     surely right; nothing is printed.
@@ -56,6 +58,7 @@ def _captured(
     _check_outputs(outputs)
     tracked.graph.output(tuple(outputs))
     _remove_dead(tracked.graph)
+    cut_unfollowed(tracked)
     return _assemble(model, device, state, layout, output_layout, tracked, sources)
 
 

@@ -14,9 +14,10 @@ import torch
 from torch import Tensor, nn
 from torch.utils import _pytree as pytree
 
+from shardwright.capture.batch import call_arguments
 from shardwright.errors import CaptureError
 
-__all__ = ["OutputLayout", "TrainingStep"]
+__all__ = ["OutputLayout", "TrainingStep", "step_loss"]
 
 
 @dataclass(frozen=True)
@@ -56,7 +57,7 @@ class TrainingStep(nn.Module):
 
     def forward(self, *args: Any, **kwargs: Any) -> tuple[Tensor, ...]:
         output = self.model(*args, **kwargs)
-        loss = self._pick_loss(output, args, kwargs)
+        loss = _pick_loss(output, self._batch_of(args, kwargs), self._loss_of)
         leaves, spec = _flattened(output)
         tensors = [leaf for leaf in leaves if isinstance(leaf, Tensor)]
         kinds: list[tuple[str, Any]] = []
@@ -75,22 +76,48 @@ class TrainingStep(nn.Module):
         self._on_layout(OutputLayout(spec, tuple(kinds)))
         return (loss, *tensors)
 
-    def _pick_loss(self, output: Any, args: Any, kwargs: Any) -> Tensor:
-        if self._loss_of is not None:
-            loss = _call_loss(self._loss_of, output, self._batch_of(args, kwargs))
-            return _checked_loss(loss, "the loss function's result")
-        found = getattr(output, "loss", None)
-        if found is None and isinstance(output, dict):
-            found = output.get("loss")
-        if found is not None:
-            return _checked_loss(found, "the output's .loss")
-        if isinstance(output, Tensor) and output.numel() == 1:
-            return _checked_loss(output, "the output")
-        raise CaptureError(
-            "[capture] no loss found: expected `loss=`, an output with .loss or a "
-            f"scalar output, got {_describe(output)}. Try: pass labels in the batch so "
-            "that the model computes its loss, or loss=lambda output: ..."
-        )
+
+def step_loss(
+    model: nn.Module, batch: Any, loss: Callable[..., Any] | None = None
+) -> Tensor:
+    """The loss of one call of `model`, taken from its output as capture takes it.
+
+    Raises CaptureError where the output has none.
+    """
+    args, kwargs = call_arguments(batch)
+    output = model(*args, **kwargs)
+    return _pick_loss(output, _batch_rebuilder(batch)(args, kwargs), loss)
+
+
+def _pick_loss(output: Any, batch: Any, loss: Callable[..., Any] | None) -> Tensor:
+    """`loss` of the output; else its .loss or ["loss"], the one scalar it is, or
+    the scalar it begins with."""
+    if loss is not None:
+        found = _call_loss(loss, output, batch)
+        return _checked_loss(found, "the loss function's result")
+    found = getattr(output, "loss", None)
+    if found is None and isinstance(output, dict):
+        found = output.get("loss")
+    if found is not None:
+        return _checked_loss(found, "the output's .loss")
+    if isinstance(output, Tensor) and output.numel() == 1:
+        return _checked_loss(output, "the output")
+    if isinstance(output, tuple | list):
+        scalars = [_is_scalar(item) for item in output]
+        # (loss, logits, ...), as models return it that name nothing. With a
+        # second scalar there could be a second loss to add.
+        if scalars and scalars[0] and sum(scalars) == 1:
+            return _checked_loss(output[0], "the output's first element")
+    raise CaptureError(
+        "[capture] no loss found: expected `loss=`, an output with .loss, a scalar "
+        "output or a tuple whose first element alone is a scalar, got "
+        f"{_describe(output)}. Try: pass labels in the batch so that the model "
+        "computes its loss, or loss=lambda output: ..."
+    )
+
+
+def _is_scalar(value: Any) -> bool:
+    return isinstance(value, Tensor) and value.dim() == 0 and value.is_floating_point()
 
 
 def _flattened(output: Any) -> tuple[list[Any], pytree.TreeSpec]:

@@ -66,10 +66,7 @@ def _whole(text: str, least: int) -> int:
 
 
 def _at_least_0(text: str) -> float:
-    try:
-        number = float(text)
-    except ValueError:
-        number = -1
+    number = _number(text)
     if not 0 <= number < math.inf:
         raise argparse.ArgumentTypeError(
             f"expected a number of at least 0, got '{text}'"
@@ -78,9 +75,17 @@ def _at_least_0(text: str) -> float:
 
 
 def _above_0(text: str) -> float:
-    if (number := _at_least_0(text)) == 0:
+    number = _number(text)
+    if not 0 < number < math.inf:
         raise argparse.ArgumentTypeError(f"expected a number above 0, got '{text}'")
     return number
+
+
+def _number(text: str) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        return math.nan
 
 
 def add_planning(parser: argparse.ArgumentParser) -> None:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 
-from shardwright import api
+from shardwright import _core, api
 from shardwright.commands.options import (
     CommandParser,
     add_planning,
@@ -14,7 +15,11 @@ from shardwright.commands.options import (
     warn,
 )
 from shardwright.commands.target import load_target
-from shardwright.errors import ShardwrightWarning
+from shardwright.errors import (
+    InvalidGraphError,
+    ShardwrightError,
+    ShardwrightWarning,
+)
 from shardwright.files import check_writable, read_text, write_text
 
 __all__ = ["main"]
@@ -42,7 +47,7 @@ def main(arguments: Sequence[str]) -> int:
     if options.output is not None:
         check_writable(options.output)
     graph = _graph_json(options.target, options.real, progress)
-    with warnings.catch_warnings():
+    with warnings.catch_warnings(), _file_named(options.target, graph):
         # The summary has them; where it is not printed, `warn` says them.
         warnings.simplefilter("ignore", ShardwrightWarning)
         plan = api.plan_graph(graph, **asked, progress=progress)
@@ -56,6 +61,30 @@ def main(arguments: Sequence[str]) -> int:
         for text in plan.warnings:
             warn(text)
     return 0
+
+
+@contextmanager
+def _file_named(target: str, graph: str) -> Iterator[None]:
+    """The core knows texts: an error of the graph names its file here."""
+    try:
+        yield
+    except ShardwrightError as error:
+        if not target.endswith(".json") or not _is_graphs_fault(error, graph):
+            raise
+        named = type(error)(f"{error} (graph file {target})")
+        named.code = error.code
+        raise named from error
+
+
+def _is_graphs_fault(error: ShardwrightError, graph: str) -> bool:
+    """Not the cluster's, which can be a damaged file, too."""
+    if isinstance(error, InvalidGraphError):
+        return True
+    try:
+        _core.graph_hash(graph)
+    except ShardwrightError as own:
+        return str(own) == str(error)
+    return False
 
 
 def _graph_json(target: str, real: bool, progress: api.Progress | None) -> str:

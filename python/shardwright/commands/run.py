@@ -11,7 +11,7 @@ from typing import Any
 
 from shardwright import api
 from shardwright.commands.options import CommandParser, seed, whole_above_0
-from shardwright.commands.target import Step, Target, load_target
+from shardwright.commands.target import Target, load_target
 from shardwright.errors import InvalidPlanError
 from shardwright.planfile import Plan
 
@@ -86,6 +86,7 @@ def _check_world(num_ranks: int) -> None:
 def _on_rank(options: argparse.Namespace, plan: Plan) -> int:
     import torch.distributed as dist
 
+    from shardwright.capture import step_loss
     from shardwright.execute.run import RunOptions, check_same_plan, run
 
     check_same_plan(plan.data)  # before the minutes that capture may take
@@ -98,7 +99,8 @@ def _on_rank(options: argparse.Namespace, plan: Plan) -> int:
         step.batch,
         captured,
         plan.data,
-        lambda model, batch: _loss_alone(model, batch, step),
+        # The model's own loss, on one process, without any of our code.
+        lambda model, batch: step_loss(model, batch, step.loss),
         RunOptions(
             steps=options.steps,
             optimizer=plan.data["optimizer"],
@@ -114,17 +116,6 @@ def _on_rank(options: argparse.Namespace, plan: Plan) -> int:
 
 def _model_only(target: Target, seed: int) -> Any:
     return target.build_real(seed).model
-
-
-def _loss_alone(model: Any, batch: Any, step: Step) -> Any:
-    """The model's own loss, on one process, without any of our code."""
-    from shardwright.capture.batch import call_arguments
-
-    args, kwargs = call_arguments(batch)
-    output = model(*args, **kwargs)
-    if step.loss is not None:
-        return step.loss(output)
-    return output.loss if hasattr(output, "loss") else output
 
 
 def _memory_as_predicted(report: Any) -> bool:

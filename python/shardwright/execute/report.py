@@ -30,8 +30,11 @@ def report_lines(report: RunReport) -> list[str]:
             lines.append(f"{verdict} {check.name}: {check.not_made}")
             continue
         where = f"  ({check.where})" if check.where else ""
+        own = check.own_error
+        beside = "" if own is None else f", one process itself {own:.3g} off float64"
         lines.append(
-            f"{verdict} {check.name}: {check.worst:.3g}, limit {check.limit:.3g}{where}"
+            f"{verdict} {check.name}: {check.worst:.3g}, limit {check.limit:.3g}"
+            f"{beside}{where}"
         )
     return lines
 

@@ -10,10 +10,11 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
@@ -42,6 +43,10 @@ __all__ = ["Check", "RunOptions", "RunReport", "check_same_plan", "plan_hash", "
 # DESIGN "equal": relative errors that two right programs stay below.
 _FLOAT64 = 1e-9
 _OWN_LIMITS = {torch.float32: (1e-5, 1e-4), torch.float64: (_FLOAT64, _FLOAT64)}
+# ... or, in float32, this many times what rounding alone makes of the reference:
+# its own error against the same model in float64. Deep nets with batch
+# normalization come near the fixed limit on one process already.
+_OWN_ERRORS = 4.0
 # In half precision two right programs differ by a few roundings of their
 # numbers; that they are equal is what the check in float64 says.
 _ROUNDINGS = (4.0, 16.0)
@@ -66,8 +71,9 @@ class RunOptions:
 class Check:
     """One comparison: `worst` against `limit`, and where it was worst.
 
-    One that was asked for and could not be made has the reason in `not_made`,
-    and is not passed.
+    `own_error`: the one-process reference's own error of the same kind, where
+    float64 tells it. One that was asked for and could not be made has the reason
+    in `not_made`, and is not passed.
     """
 
     name: str
@@ -75,6 +81,7 @@ class Check:
     limit: float
     where: str = ""
     not_made: str = ""
+    own_error: float | None = None
 
     @property
     def passed(self) -> bool:
@@ -168,7 +175,12 @@ def run(
     step_s = watched.step_s
     del watched
     if options.compare:
-        checks += _compare_in_double(make_model, inputs, captured, plan, mesh, options)
+        exact, in_double = _compare_in_double(
+            make_model, inputs, captured, plan, mesh, options
+        )
+        if single is not None and exact is not None:
+            checks = _own_error_allowed(checks, single, exact)
+        checks += in_double
     return RunReport(
         trained.losses, step_s, peaks, states, predicted, dict(seen), checks
     )
@@ -328,8 +340,9 @@ def _compare_in_double(
     plan: Mapping[str, Any],
     mesh: Any,
     options: RunOptions,
-) -> list[Check]:
-    """The same in float64, where rounding cannot hide a mistake."""
+) -> tuple[Trained | None, list[Check]]:
+    """The same in float64, where rounding cannot hide a mistake; with the
+    reference, on rank 0, if the model can be trained so."""
     single, model, reason = None, None, ""
     if dist.get_rank() == 0:
         model = model_in_double(_seeded(make_model, options))
@@ -339,7 +352,7 @@ def _compare_in_double(
             reason = _in_words(error)
     if reason := _from_first_rank(reason):
         why = f"not compared, this model cannot be trained in float64: {reason}"
-        return [Check("float64", 0.0, _FLOAT64, not_made=why)]
+        return None, [Check("float64", 0.0, _FLOAT64, not_made=why)]
     parallel = ParallelModule(
         model_in_double(_seeded(make_model, options)), captured, plan, mesh, widen=True
     )
@@ -352,14 +365,14 @@ def _compare_in_double(
             whole=whole_tensor,
         )
     if single is None or model is None:
-        return []
+        return None, []
     moved = _moved_by_more_than_rounding(trained, single)
     worst, where = _worst(
         {name: trained.parameters[name] for name in moved},
         {name: single.parameters[name] for name in moved},
         0.0,
     )
-    return [
+    return single, [
         *_compare(trained, single, _FLOAT64, _FLOAT64, "float64"),
         Check("float64 parameters", worst, _FLOAT64, where),
         *_compare_buffers(parallel, model),
@@ -443,6 +456,25 @@ def _compare(
     ]
 
 
+def _own_error_allowed(
+    checks: Sequence[Check], single: Trained, exact: Trained
+) -> list[Check]:
+    """The checks, those in float32 with the error that `single`, one process in
+    float32, makes itself: two right programs differ by as much."""
+    own = {c.name: c.worst for c in _compare(single, exact, 0.0, 0.0, "float32")}
+    return [
+        replace(check, own_error=own[check.name], limit=_with_own(check, own))
+        if check.name in own
+        else check
+        for check in checks
+    ]
+
+
+def _with_own(check: Check, own: Mapping[str, float]) -> float:
+    allowed = _OWN_ERRORS * own[check.name]
+    return max(check.limit, allowed) if math.isfinite(allowed) else check.limit
+
+
 def _worst(
     got: Mapping[str, Any], expected: Mapping[str, Any], floor: float
 ) -> tuple[float, str]:
@@ -477,7 +509,8 @@ def _refuse_random(captured: CapturedProgram) -> None:
     if random:
         raise InvalidPlanError(
             "[execute] cannot compare a model that draws random numbers: expected "
-            f"none, got {len(random)} ops, the first {random[0]}. Try: dropout 0."
+            f"none, got {len(random)} ops, the first {random[0]}. Try: dropout 0, or "
+            "run without --compare, which trains and measures this model as it is."
         )
 
 

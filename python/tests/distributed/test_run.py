@@ -12,6 +12,7 @@ import torch.distributed.checkpoint as dcp
 from torch import nn
 from torch.distributed.tensor import DTensor
 
+from shardwright.__main__ import main
 from shardwright.capture import capture
 from shardwright.errors import ShardwrightError, VersionMismatchError
 from shardwright.execute import ParallelModule, make_mesh
@@ -127,6 +128,7 @@ def _work(rank, folder):
     batch = _batch()
     captured = capture(Net(), batch)
     _report_tells_the_truth(rank, batch, captured)
+    _rounding_of_one_process_is_allowed(rank, batch)
     _wrong_plan_is_found(rank, batch, captured)
     _other_dtypes_are_compared_or_not_in_words(rank, batch)
     _a_model_that_fails_alone_is_refused(batch)
@@ -140,6 +142,9 @@ def _report_tells_the_truth(rank, batch, captured):
     report = run(Net, batch, captured, plan, lambda m, b: m(*b), options)
     assert report.passed, report_lines(report)
     if rank == 0:
+        ordinary = report.checks[1]
+        assert ordinary.limit == 1e-4
+        assert 0 < ordinary.own_error < 1e-5
         names = [check.name for check in report.checks]
         assert names == [
             "float32 losses",
@@ -158,6 +163,34 @@ def _report_tells_the_truth(rank, batch, captured):
         peak > state + parameters  # gradients at least
         for peak, state in zip(report.peak_bytes, report.state_bytes, strict=True)
     )
+
+
+class Cancelling(nn.Module):
+    """Its gradient in float32 is mostly rounding: a large one, taken back."""
+
+    def __init__(self):
+        super().__init__()
+        self.up = nn.Linear(WIDTH, WIDTH)
+
+    def forward(self, x, target):
+        y = self.up(x)
+        return nn.functional.mse_loss((y * 1e4 + y) - y * 1e4, target)
+
+
+def _rounding_of_one_process_is_allowed(rank, batch):
+    """The limit in float32 follows what the reference itself is off by."""
+    captured = capture(Cancelling(), batch)
+    plan = HandPlan(captured, {"a": 2}).build()
+    options = RunOptions(steps=1, compare=True, measure=False)
+    report = run(Cancelling, batch, captured, plan, lambda m, b: m(*b), options)
+    if rank == 0:
+        checks = {check.name: check for check in report.checks}
+        loose = checks["float32 gradients"]
+        assert loose.own_error > 1e-4 / 4
+        assert loose.limit == 4 * loose.own_error
+        assert f"itself {loose.own_error:.3g} off" in "\n".join(report_lines(report))
+        assert checks["float64 gradients"].limit == 1e-9
+        assert checks["float64 gradients"].own_error is None
 
 
 def _wrong_plan_is_found(rank, batch, captured):
@@ -208,6 +241,38 @@ def test_run():
         run_ranks(_work, 2, str(Path(folder) / "checkpoint"))
     finally:
         shutil.rmtree(folder)
+
+
+TARGET = """
+import torch
+from torch import nn
+
+class Nearest(nn.Module):
+    # Looks up the nearest row with gradients on, which nobody asks for.
+    def __init__(self):
+        super().__init__()
+        self.linear = nn.Linear(6, 6)
+        self.rows = nn.Parameter(torch.randn(19, 6))
+
+    def forward(self, x):
+        z = self.linear(x)
+        nearest = torch.cdist(z, self.rows).argmin(-1)
+        loss = (z - self.rows[nearest]).square().mean()
+        return {"loss": loss} if self.training else (loss, z)
+
+def named(): return Nearest(), {"x": torch.randn(600, 6)}
+def first(): return Nearest().eval(), {"x": torch.randn(600, 6)}
+"""
+
+
+@pytest.mark.parametrize("name", ["named", "first"])
+def test_the_command_compares_and_predicts(tmp_path, name):
+    target, plan = tmp_path / "target.py", str(tmp_path / "plan.json")
+    target.write_text(TARGET)
+    step = f"{target}:{name}"
+    made = main(["plan", step, "--cluster", "1 cpu", "-o", plan, "--quiet"])
+    assert made == 0
+    assert main(["run", step, "--plan", plan, "--steps", "2", "--compare"]) == 0
 
 
 def _fails_on_rank_one(rank):

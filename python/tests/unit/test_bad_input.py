@@ -169,7 +169,7 @@ def test_target_finds_its_neighbours(run: Run, folder: Path) -> None:
     [
         (("--memory", "much"), "got 'much'"),
         (("--memory", "0"), "at least one byte"),
-        (("--memory", "99999999999TiB"), "got '99999999999TiB'"),
+        (("--memory", "99999999999TiB"), "too large: expected fewer than 2^62"),
         (("--memory",), "--memory"),
         (("--mesh", "2x"), 'got "2x"'),
         (("--mesh", "99999999999999999999"), "mesh cannot be read"),
@@ -177,10 +177,12 @@ def test_target_finds_its_neighbours(run: Run, folder: Path) -> None:
         (("--mesh", "0"), "got 0"),
         (("--axes", "dp"), "expected --mesh"),
         (("--mesh", "4", "--axes", ""), "'' is no axis name"),
-        (("--mesh", "2x2", "--axes", "a,a"), "two axes are named"),
+        (("--mesh", "2x2", "--axes", "a,a"), "two axes are named 'a'"),
         (("--gap", "nan"), "at least 0, got 'nan'"),
         (("--gap", "-1"), "at least 0, got '-1'"),
         (("--time-limit", "0"), "above 0, got '0'"),
+        (("--time-limit", "-1"), "above 0, got '-1'"),
+        (("--time-limit", "soon"), "above 0, got 'soon'"),
         (("--seed", "-1"), "got '-1'"),
         (("--seed", "9" * 30), "whole number"),
         (("--optimizer", "best"), "unknown optimizer 'best'"),
@@ -430,7 +432,16 @@ def test_damaged_graphs(
 ) -> None:
     text = (folder / "good.graph.json").read_text()
     (folder / "damaged.json").write_text(damage(text))
-    refused(run("plan", "damaged.json", "--cluster", "4 cpu", "--mesh", "4"), expected)
+    answer = run("plan", "damaged.json", "--cluster", "4 cpu", "--mesh", "4")
+    refused(answer, expected)
+    refused(answer, "(graph file damaged.json)")
+
+
+def test_only_the_graphs_errors_name_its_file(run: Run, folder: Path) -> None:
+    (folder / "torn.cluster.json").write_text("{")
+    answer = run("plan", "good.graph.json", "--cluster", "torn.cluster.json")
+    refused(answer, "torn.cluster.json")
+    assert "good.graph.json" not in answer[2]
 
 
 def test_plan_file_instead_of_a_graph(run: Run) -> None:

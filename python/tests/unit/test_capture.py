@@ -1,5 +1,6 @@
 """What a captured graph looks like, and what is refused by name."""
 
+import dataclasses
 import json
 import random
 
@@ -10,7 +11,7 @@ import torch.nn.functional as F
 from torch import nn
 from torch.utils.checkpoint import checkpoint
 
-from shardwright.capture import capture, rebuild_batch
+from shardwright.capture import capture, rebuild_batch, step_loss
 from shardwright.errors import CaptureError
 
 
@@ -275,6 +276,27 @@ def test_no_grad_regions_stand_behind_detach():
     assert not graph["values"][graph["ops"][2]["results"][0]]["requires_grad"]
 
 
+def test_ops_whose_gradients_lead_nowhere_stand_behind_detach():
+    def forward(m, y):
+        nearest = torch.cdist(y, m.linear.weight).detach().argmin(-1)
+        return (y - m.linear.weight[nearest]).square().sum()
+
+    graph = graph_of(forward)
+    assert names(graph)[:5] == ["linear", "detach", "detach", "cdist", "argmin"]
+    carried = {
+        op["name"].split(".")[1]: graph["values"][op["results"][0]]["requires_grad"]
+        for op in graph["ops"]
+    }
+    assert not carried["cdist"]
+    assert all(carried[name] for name in ("linear", "index", "sub"))
+
+
+def test_ops_whose_gradients_an_output_carries_are_left():
+    graph = graph_of(lambda m, y: {"loss": y.sum(), "other": y.exp()})
+    assert names(graph) == ["linear", "sum", "exp"]
+    assert graph["values"][graph["outputs"][1]]["requires_grad"]
+
+
 def test_loss_functions():
     model, x = nn.Linear(4, 2), torch.randn(3, 4)
     assert capture(model, x, loss=lambda out: out.square().mean()).graph["outputs"]
@@ -284,6 +306,53 @@ def test_loss_functions():
     assert with_batch.graph["loss"] not in with_batch.graph["outputs"]
     with pytest.raises(CaptureError, match=r"not a loss.*mean"):
         capture(model, x, loss=lambda out: out)
+
+
+@dataclasses.dataclass
+class Named:
+    loss: torch.Tensor
+    logits: torch.Tensor
+
+
+# What the models of libraries return, each with the loss y.sum().
+LOSS_FORMS = {
+    "scalar": lambda m, y: y.sum(),
+    "dict": lambda m, y: {"loss": y.sum(), "logits": y},
+    "dataclass": lambda m, y: Named(y.sum(), y),
+    "tuple": lambda m, y: (y.sum(), y),
+    "list": lambda m, y: [y.sum()],
+}
+
+
+@pytest.mark.parametrize("form", LOSS_FORMS)
+def test_the_loss_is_taken_alike_by_capture_and_on_one_process(form):
+    model, x = Lambda(LOSS_FORMS[form]), torch.randn(4, 4)
+    graph = capture(model, x).graph
+    (op,) = [op for op in graph["ops"] if op["results"] == [graph["loss"]]]
+    assert op["name"] == "aten.sum.default"
+    assert torch.equal(step_loss(model, x), model.linear(x).sum())
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda m, y: (y.sum(), y.mean()),  # which, or both?
+        lambda m, y: (y, y.sum()),
+        lambda m, y: (y.sum(0, keepdim=True), y),
+        lambda m, y: {"cost": y.sum()},
+        lambda m, y: (),
+    ],
+)
+def test_no_loss_is_guessed(function):
+    for taken in (capture, step_loss):
+        with pytest.raises(CaptureError, match="no loss found"):
+            taken(Lambda(function), torch.randn(4, 4))
+
+
+def test_one_process_hands_the_loss_function_what_capture_does():
+    model, x = nn.Linear(4, 2), torch.randn(3, 4)
+    alone = step_loss(model, x, lambda out, batch: (out.sum() * batch).sum())
+    assert torch.equal(alone, (model(x).sum() * x).sum())
 
 
 def test_the_model_is_left_as_it_was():

@@ -54,7 +54,8 @@ def test_wrong_usage_is_the_users_fault(arguments: tuple[str, ...]) -> None:
 @pytest.mark.parametrize(
     ("arguments", "expected"),
     [
-        (("nonsense",), "nonsense"),
+        (("nonsense",), "there is no command 'nonsense': expected one of profile, "),
+        (("nonsense", "x", "--y"), "there is no command 'nonsense'"),
         (("doctor", "--nonsense"), "Try: shardwright doctor --help"),
         (("solve",), "FILE is required"),
         (("solve", "p.json", "--gap", "-1"), "at least 0, got '-1'"),
@@ -205,6 +206,15 @@ def test_solve_small_problem(
     assert answer["status"] == "optimal"
     assert answer["cost"] == answer["bound"] == cost
     assert answer["choice"] == [choice, 0]
+
+
+@pytest.mark.parametrize("schema", ["graph", "plan"])
+def test_solve_says_what_it_was_given(tmp_path: Path, schema: str) -> None:
+    path = tmp_path / "file.json"
+    path.write_text(json.dumps({"schema": f"shardwright.{schema}", "version": 1}))
+    done = run("solve", str(path))
+    assert done.returncode == 2
+    assert f'a file of schema "shardwright.{schema}"' in done.stderr
 
 
 def test_solve_infeasible_problem(tmp_path: Path) -> None:

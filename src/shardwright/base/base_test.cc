@@ -90,8 +90,13 @@ TEST(Json, WhatIsNoFileIsNeverReplaced) {
   fs::create_directory(folder);
   EXPECT_EQ(write_text_file(folder.string(), "text").error().code,
             ErrorCode::kIoError);
-  EXPECT_EQ(write_text_file(folder / "absent" / "file", "text").error().code,
-            ErrorCode::kIoError);
+  const Error absent =
+      write_text_file(folder / "absent" / "file", "text").error();
+  EXPECT_EQ(absent.code, ErrorCode::kIoError);
+  EXPECT_NE(
+      absent.message.find("Try: mkdir -p " + (folder / "absent").string()),
+      std::string::npos)
+      << absent.message;
   EXPECT_EQ(read_text_file(folder.string()).error().code, ErrorCode::kIoError);
   // A link stays a link; what it names gets the text.
   ASSERT_TRUE(write_text_file(folder / "file", "old"));

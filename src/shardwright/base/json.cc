@@ -177,6 +177,12 @@ Result<bool> write_text_file(const std::string& path, const std::string& text) {
   if (fs::is_directory(target, failed)) {
     return cannot_write(path, "it is a folder. Try: a file in it");
   }
+  const fs::path folder = target.parent_path();
+  if (!folder.empty() && !fs::is_directory(folder, failed)) {
+    return cannot_write(path,
+                        fmt::format("there is no folder {}. Try: mkdir -p {}",
+                                    folder.string(), folder.string()));
+  }
   if (is_special(target)) {
     const std::string reason = write_to(target, text);
     return reason.empty() ? Result<bool>(true) : cannot_write(path, reason);

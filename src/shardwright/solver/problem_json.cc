@@ -203,6 +203,12 @@ Json problem_to_json(const ChoiceProblem& problem) {
 Result<ChoiceProblem> problem_from_json(const Json& json,
                                         const std::string& what) {
   ChoiceProblem problem;
+  if (json.is_object() && json.contains("schema") && !json.contains("nodes")) {
+    return bad(what, fmt::format("expected a choice problem, got a file of "
+                                 "schema {}. Try: shardwright plan for a "
+                                 "graph, shardwright explain for a plan",
+                                 json["schema"].dump()));
+  }
   SW_ASSIGN_OR_RETURN(const std::int64_t positions,
                       get_int(json, "positions", what));
   if (positions < 0 || positions >= std::numeric_limits<std::int32_t>::max()) {
