@@ -104,7 +104,7 @@ ChoiceProblem random_problem_with_forbidden(std::uint64_t seed) {
 ChoiceProblem random_middle_problem(std::uint64_t seed) {
   TestRandom random(seed * 15'485'863 + 11);
   ChoiceProblem problem;
-  problem.num_positions = 5 + random.below(20);
+  problem.num_positions = 3 + random.below(6);
   const std::int32_t num_nodes = 10 + random.below(21);
   for (std::int32_t i = 0; i < num_nodes; ++i) {
     Node node{"n" + std::to_string(i), {}};
@@ -113,8 +113,9 @@ ChoiceProblem random_middle_problem(std::uint64_t seed) {
       // Dearer choices need less memory, roughly.
       Choice choice{10 * k + random.below(40), {}};
       for (std::int32_t n = 1 + random.below(2); n > 0; --n) {
+        // Few are alive together, as values of a long step are.
         const std::int32_t lo = random.below(problem.num_positions);
-        const std::int32_t most = problem.num_positions - lo;
+        const std::int32_t most = std::min(3, problem.num_positions - lo);
         choice.intervals.push_back({lo, lo + 1 + random.below(most),
                                     10 * (num_choices - k) + random.below(60)});
       }
@@ -137,7 +138,7 @@ ChoiceProblem random_middle_problem(std::uint64_t seed) {
   };
   for (std::int32_t i = 1; i < num_nodes; ++i) {
     if (random.chance(0.9)) add_edge(i - 1, i);
-    if (i > 2 && random.chance(0.3)) add_edge(i, random.below(i - 1));
+    if (i > 2 && random.chance(0.1)) add_edge(i, random.below(i - 1));
   }
   return problem;
 }
