@@ -1,7 +1,8 @@
 # One library per layer. `sw_add_layer(name DEPENDS ...)` compiles every *.cc
 # of the calling folder (and the listed sub-folders), keeps *_test.cc for the
-# layer's test program, and links exactly the layers named: an include that is
-# not declared here fails to link and `tools/check_layers.py` names it.
+# layer's test program and *_slow_test.cc for a second one (label "slow", preset
+# slow), and links exactly the layers named: an include that is not declared
+# here fails to link and `tools/check_layers.py` names it.
 add_library(sw_options INTERFACE)
 target_compile_features(sw_options INTERFACE cxx_std_20)
 target_include_directories(sw_options INTERFACE ${CMAKE_SOURCE_DIR}/src)
@@ -41,6 +42,20 @@ function(sw_precompile kind target)
   endif()
 endfunction()
 
+# Arguments: name of the program, layer, label for ctest or "", sources.
+function(sw_add_test program name label)
+  add_executable(${program} ${ARGN})
+  target_link_libraries(${program} PRIVATE sw_${name} GTest::gmock
+                                           GTest::gtest_main)
+  target_compile_definitions(${program}
+                             PRIVATE SW_SOURCE_DIR="${CMAKE_SOURCE_DIR}")
+  # Tests compile faster with less optimisation; what they test keeps its own.
+  target_compile_options(${program} PRIVATE -O1)
+  sw_precompile(TEST ${program} <gmock/gmock.h> <gtest/gtest.h>)
+  gtest_discover_tests(${program} TEST_PREFIX "${name}." DISCOVERY_TIMEOUT 60
+                       PROPERTIES LABELS "${label}")
+endfunction()
+
 function(sw_add_layer name)
   cmake_parse_arguments(LAYER "" "" "DEPENDS;FOLDERS" ${ARGN})
   set(patterns *.cc)
@@ -65,16 +80,13 @@ function(sw_add_layer name)
     sw_${name} PUBLIC sw_options fmt::fmt nlohmann_json::nlohmann_json
                       tl::expected Threads::Threads)
   sw_precompile(LIBRARY sw_${name})
+  set(slow_tests ${tests})
+  list(FILTER slow_tests INCLUDE REGEX "_slow_test\\.cc$")
+  list(FILTER tests EXCLUDE REGEX "_slow_test\\.cc$")
   if(SW_DEVELOPER_MODE AND tests)
-    add_executable(${name}_test ${tests})
-    target_link_libraries(${name}_test PRIVATE sw_${name} GTest::gmock
-                                               GTest::gtest_main)
-    target_compile_definitions(${name}_test
-                               PRIVATE SW_SOURCE_DIR="${CMAKE_SOURCE_DIR}")
-    # Tests compile faster with less optimisation; what they test keeps its own.
-    target_compile_options(${name}_test PRIVATE -O1)
-    sw_precompile(TEST ${name}_test <gmock/gmock.h> <gtest/gtest.h>)
-    gtest_discover_tests(${name}_test TEST_PREFIX "${name}." DISCOVERY_TIMEOUT
-                         60)
+    sw_add_test(${name}_test ${name} "" ${tests})
+  endif()
+  if(SW_DEVELOPER_MODE AND slow_tests)
+    sw_add_test(${name}_slow_test ${name} slow ${slow_tests})
   endif()
 endfunction()

@@ -23,7 +23,7 @@ constexpr std::uint64_t kMostXzMemory = std::uint64_t{1} << 30;
 // Turns stored bytes into bytes. One call fills as much of `out` as the stored
 // bytes at hand allow.
 struct InputFile::Decoder {
-  enum class State { kMore, kEnd, kDamaged };
+  enum class State { kMore, kEnd, kTruncated, kDamaged };
 
   virtual ~Decoder() = default;
   // Moves *in and *out past what was read and written. `last`: nothing follows
@@ -74,7 +74,7 @@ struct InputFile::GzipDecoder : Decoder {
     }
     if (status != Z_OK && status != Z_BUF_ERROR) return State::kDamaged;
     const bool stuck = last && *in == in_end && *out == out_before;
-    return stuck ? State::kDamaged : State::kMore;
+    return stuck ? State::kTruncated : State::kMore;
   }
 
   z_stream stream = {};
@@ -101,6 +101,7 @@ struct InputFile::XzDecoder : Decoder {
     *in = stream.next_in;
     *out = reinterpret_cast<char*>(stream.next_out);
     if (status == LZMA_STREAM_END) return State::kEnd;
+    if (status == LZMA_BUF_ERROR) return State::kTruncated;
     return status == LZMA_OK ? State::kMore : State::kDamaged;
   }
 
@@ -174,26 +175,28 @@ bool InputFile::refill() {
 
 InputFile::int_type InputFile::underflow() {
   if (gptr() != egptr()) return traits_type::to_int_type(*gptr());
-  while (!error_ && decoder_ != nullptr) {
+  char* out = out_.data();
+  char* const out_end = out + out_.size();
+  while (!error_ && decoder_ != nullptr && out < out_end) {
     refill();
     if (error_) break;
     const std::uint8_t* in = in_.data() + in_at_;
-    char* out = out_.data();
-    const Decoder::State state = decoder_->decode(
-        &in, in_.data() + in_size_, &out, out_.data() + out_.size(), at_end_);
+    const Decoder::State state =
+        decoder_->decode(&in, in_.data() + in_size_, &out, out_end, at_end_);
     in_at_ = static_cast<std::size_t>(in - in_.data());
+    if (state == Decoder::State::kTruncated) {
+      fail(ErrorCode::kParseError,
+           "the compressed data ends too early. Try: fetch the file again");
+    }
     if (state == Decoder::State::kDamaged) {
       fail(ErrorCode::kParseError,
-           at_end_ && in_at_ == in_size_
-               ? "the compressed data ends too early. Try: fetch the file again"
-               : "the compressed data is damaged. Try: fetch the file again");
+           "the compressed data is damaged. Try: fetch the file again");
     }
     if (state == Decoder::State::kEnd) decoder_.reset();
-    if (out == out_.data()) continue;
-    setg(out_.data(), out_.data(), out);
-    return traits_type::to_int_type(*gptr());
   }
-  return traits_type::eof();
+  if (out == out_.data()) return traits_type::eof();
+  setg(out_.data(), out_.data(), out);
+  return traits_type::to_int_type(*gptr());
 }
 
 std::string_view InputFile::head() {

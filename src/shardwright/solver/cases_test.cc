@@ -90,6 +90,22 @@ TEST(CasesTest, EdgesForbidPairs) {
   expect_infeasible(problem, 4, 5);
 }
 
+// Found by a comparison with a MILP solver, which proves 1240 at once; the
+// bound here stays far below for a minute. It must be a bound all the same.
+TEST(CasesTest, TightLimitOfFewNodes) {
+  const auto json = read_json_file(std::string(SW_SOURCE_DIR) +
+                                   "/tests/cases/solver/tight_15_nodes.json");
+  ASSERT_TRUE(json.has_value()) << json.error().message;
+  const auto problem = problem_from_json(*json, "tight_15_nodes.json");
+  ASSERT_TRUE(problem.has_value()) << problem.error().message;
+  SolveOptions options = exact();
+  options.tick_limit = 20'000'000;
+  const Answer answer = solve(*problem, options);
+  EXPECT_LE(answer.bound, 1240);
+  EXPECT_GE(answer.bound, 1000);
+  EXPECT_GE(answer.cost, 1240);
+}
+
 std::filesystem::path cases_file() {
   if (const char* shared = std::getenv("SHARDWRIGHT_SHARED")) {
     return std::filesystem::path(shared) / "data" / "joint_cases.json";

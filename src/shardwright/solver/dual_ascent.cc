@@ -448,9 +448,14 @@ bool DualAscent::choice_bounds(std::vector<std::int64_t>* bounds) {
   return exact;
 }
 
-// Sums of whole numbers in doubles are exact while they are small.
+// Sums of whole numbers in doubles are exact while they are small: the node's
+// own costs (prices on memory can make them large) and what edges gave.
 bool DualAscent::sums_are_exact(std::int32_t node) const {
   double most = 0;
+  for (std::int32_t k = 0; k < index_.size(node); ++k) {
+    const double cost = std::abs(cost_[index_.first[node] + k]);
+    if (cost < kDeadOrMore) most = std::max(most, cost);
+  }
   for (std::int32_t n = first_end_[node]; n < first_end_[node + 1]; ++n) {
     const End& end = ends_[ends_of_[n]];
     double largest = 0;

@@ -74,6 +74,20 @@ std::string name_of(int part) {
   return fmt::format("{}.{}", kPlaces[part].group, kPlaces[part].key);
 }
 
+// Part of a damaged file may be anything, of any length.
+std::string shown(std::string_view text) {
+  constexpr std::size_t kMost = 120;
+  std::string out(text.substr(0, kMost));
+  for (char& c : out) {
+    if (c < ' ' || c > '~') c = '?';
+  }
+  return text.size() > kMost ? out + "..." : out;
+}
+
+std::string shown(const std::vector<std::int64_t>& list) {
+  return shown(fmt::format("[{}]", fmt::join(list, ", ")));
+}
+
 struct Content {
   std::array<DistinctLists, kNumParts> parts;
   std::array<bool, kNumParts> seen = {};
@@ -94,7 +108,7 @@ class Handler {
 
   bool null() { return other("null"); }
   bool boolean(bool /*value*/) { return other("a truth value"); }
-  bool string(string_t& value) { return other("'" + value + "'"); }
+  bool string(string_t& value) { return other("'" + shown(value) + "'"); }
   bool binary(binary_t& /*value*/) { return other("binary data"); }
   bool number_integer(number_integer_t value) { return number(value); }
   bool number_unsigned(number_unsigned_t value) {
@@ -107,7 +121,7 @@ class Handler {
     if (value == std::floor(value) && std::abs(value) <= kExact) {
       return number(static_cast<std::int64_t>(value));
     }
-    return other(text);
+    return other(shown(text));
   }
 
   bool start_object(std::size_t /*size*/) {
@@ -125,9 +139,9 @@ class Handler {
         if (kPlaces[n].group == keys_[1] && kPlaces[n].key == name) place_ = n;
       }
     }
+    if (place_ == kLimit && content.limit) return twice("usage_limit");
     if (place_ < 0 || !std::exchange(content.seen[place_], true)) return true;
-    reason = fmt::format("'{}' is there twice", name_of(place_));
-    return false;
+    return twice(name_of(place_));
   }
   bool end_object() {
     keys_.pop_back();
@@ -151,13 +165,14 @@ class Handler {
   }
   bool parse_error(std::size_t position, const std::string& /*token*/,
                    const nlohmann::json::exception& error) {
-    std::string said = error.what();
-    const std::size_t at = said.find("syntax error");
-    if (at != std::string::npos) said.erase(0, at);
-    for (char& c : said) {
-      if (c < ' ' || c > '~') c = '?';
+    // "[the exception's name] where: what is wrong"
+    std::string_view said = error.what();
+    for (const std::string_view start : {"] ", "syntax error"}) {
+      const std::size_t at = said.find(start);
+      if (at == std::string_view::npos) continue;
+      said.remove_prefix(at + (start == "] " ? start.size() : 0));
     }
-    reason = fmt::format("{} (byte {})", said, position);
+    reason = fmt::format("{} (byte {})", shown(said), position);
     return false;
   }
 
@@ -175,6 +190,10 @@ class Handler {
     if (arrays_ != 2) return other(fmt::to_string(value));
     list_.push_back(value);
     return true;
+  }
+  bool twice(const std::string& name) {
+    reason = fmt::format("'{}' is there twice", name);
+    return false;
   }
   // Something that is no whole number where one must be.
   bool other(const std::string& got) {
@@ -242,15 +261,16 @@ Result<bool> read_nodes(const Content& content, const std::string& what,
                         ChoiceProblem* problem) {
   const auto& [intervals, costs, usages, edge_nodes, edge_costs] =
       content.parts;
-  constexpr std::int64_t kMost = std::numeric_limits<std::int32_t>::max();
+  // Positions and their number are 32 bits wide.
+  constexpr std::int64_t kMost = std::numeric_limits<std::int32_t>::max() - 1;
   problem->nodes.resize(intervals.size());
   for (std::size_t i = 0; i < intervals.size(); ++i) {
     const Numbers& interval = intervals[i];
     if (interval.size() != 2 || interval[0] < 0 || interval[1] < interval[0] ||
         interval[1] > kMost) {
-      return bad(what, fmt::format("expected 0 <= lo <= hi in 'nodes.intervals'"
-                                   ", got [{}] (entry {})",
-                                   fmt::join(interval, ", "), i));
+      return bad(what, fmt::format("expected 0 <= lo <= hi <= {} in "
+                                   "'nodes.intervals', got {} (entry {})",
+                                   kMost, shown(interval), i));
     }
     if (costs[i].size() != usages[i].size()) {
       return bad(what, fmt::format("expected as many costs as usages, got {} "
@@ -287,9 +307,9 @@ Result<bool> read_edges(const Content& content, const std::string& what,
     const Numbers& pair = ends[e];
     if (pair.size() != 2 || std::min(pair[0], pair[1]) < 0 ||
         std::max(pair[0], pair[1]) >= num_nodes || pair[0] == pair[1]) {
-      return bad(what, fmt::format("expected two nodes below {}, got [{}] "
-                                   "(edge {})",
-                                   num_nodes, fmt::join(pair, ", "), e));
+      return bad(what, fmt::format("expected two different nodes below {}, got "
+                                   "{} (edge {})",
+                                   num_nodes, shown(pair), e));
     }
     const std::size_t rows = problem->nodes[pair[0]].choices.size();
     const std::size_t cols = problem->nodes[pair[1]].choices.size();

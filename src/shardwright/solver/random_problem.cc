@@ -1,6 +1,7 @@
 #include "shardwright/solver/random_problem.h"
 
 #include <algorithm>
+#include <limits>
 #include <string>
 
 namespace shardwright::solver {
@@ -74,6 +75,70 @@ ChoiceProblem random_problem(std::uint64_t seed) {
     std::int64_t limit = random.below(6 * num_nodes);
     if (tightness == 1) limit = 0;
     problem.limit = large ? limit * 1'000'000'009 : limit;
+  }
+  return problem;
+}
+
+namespace {
+
+// Any cost at or above kInfinite forbids.
+void forbid_choices(double part, TestRandom* random, ChoiceProblem* problem) {
+  constexpr std::int64_t kForbidding[] = {
+      kInfinite, kInfinite + 5, std::numeric_limits<std::int64_t>::max()};
+  for (Node& node : problem->nodes) {
+    for (Choice& choice : node.choices) {
+      if (random->chance(part)) choice.cost = kForbidding[random->below(3)];
+    }
+  }
+}
+
+}  // namespace
+
+ChoiceProblem random_problem_with_forbidden(std::uint64_t seed) {
+  ChoiceProblem problem = random_problem(seed);
+  TestRandom random(seed * 104'729 + 3);
+  if (random.chance(0.5)) forbid_choices(0.2, &random, &problem);
+  return problem;
+}
+
+ChoiceProblem random_middle_problem(std::uint64_t seed) {
+  TestRandom random(seed * 15'485'863 + 11);
+  ChoiceProblem problem;
+  problem.num_positions = 3 + random.below(6);
+  const std::int32_t num_nodes = 10 + random.below(21);
+  for (std::int32_t i = 0; i < num_nodes; ++i) {
+    Node node{"n" + std::to_string(i), {}};
+    const std::int32_t num_choices = 3 + random.below(6);
+    for (std::int32_t k = 0; k < num_choices; ++k) {
+      // Dearer choices need less memory, roughly.
+      Choice choice{10 * k + random.below(40), {}};
+      for (std::int32_t n = 1 + random.below(2); n > 0; --n) {
+        // Few are alive together, as values of a long step are.
+        const std::int32_t lo = random.below(problem.num_positions);
+        const std::int32_t most = std::min(3, problem.num_positions - lo);
+        choice.intervals.push_back({lo, lo + 1 + random.below(most),
+                                    10 * (num_choices - k) + random.below(60)});
+      }
+      node.choices.push_back(std::move(choice));
+    }
+    problem.nodes.push_back(std::move(node));
+  }
+  if (seed % 3 == 0) forbid_choices(0.1, &random, &problem);
+  const auto add_edge = [&](std::int32_t a, std::int32_t b) {
+    const std::size_t rows = problem.nodes[a].choices.size();
+    const std::size_t cols = problem.nodes[b].choices.size();
+    std::vector<std::int64_t> matrix;
+    for (std::size_t n = 0; n < rows * cols; ++n) {
+      matrix.push_back(random.chance(0.1) ? kInfinite : random.below(50) - 5);
+    }
+    problem.edges.push_back(
+        {a, b,
+         make_edge_table(static_cast<std::int32_t>(rows),
+                         static_cast<std::int32_t>(cols), matrix)});
+  };
+  for (std::int32_t i = 1; i < num_nodes; ++i) {
+    if (random.chance(0.9)) add_edge(i - 1, i);
+    if (i > 2 && random.chance(0.1)) add_edge(i, random.below(i - 1));
   }
   return problem;
 }

@@ -35,6 +35,15 @@ class TestRandom {
 // choice, several intervals and limits of every tightness (zero included).
 ChoiceProblem random_problem(std::uint64_t seed);
 
+// The same problem, but choices of half of the seeds may be forbidden: of an
+// infinite cost, sometimes all of a node.
+ChoiceProblem random_problem_with_forbidden(std::uint64_t seed);
+
+// 10 to 30 nodes with 3 to 8 choices, joined along a chain and here and there
+// across it; some pairs are infinite, and every third seed forbids choices.
+// `limit` is left open.
+ChoiceProblem random_middle_problem(std::uint64_t seed);
+
 struct TransformerShape {
   int num_layers = 4;
   int ops_per_layer = 12;

@@ -681,8 +681,9 @@ Relaxation::Cheapest Relaxation::cheapest_below(const Allowed& allowed,
     LabelResult found = search_labels(elimination_.get(), task, budget_);
     if (!found.finished) return out;
     out.finished = true;
-    // A plan that needs less memory than there is may cost more than its value.
-    if (found.cost / scale_ >= cutoff) return out;
+    // There is no such plan; or it needs less memory than there is, and costs
+    // more than its value.
+    if (found.cost >= kInfinite || found.cost / scale_ >= cutoff) return out;
     out.bound = found.cost / scale_;
     const Evaluation value = evaluate(problem_, found.choice);
     if (value.feasible(problem_.limit)) {

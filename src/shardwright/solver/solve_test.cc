@@ -43,7 +43,7 @@ void expect_as_brute_force(const ChoiceProblem& problem,
 
 TEST(SolveTest, EqualsBruteForce) {
   for (std::uint64_t seed = 0; seed < 3000; ++seed) {
-    expect_as_brute_force(random_problem(seed), exact(), seed);
+    expect_as_brute_force(random_problem_with_forbidden(seed), exact(), seed);
     if (testing::Test::HasFatalFailure()) return;
   }
 }
@@ -54,12 +54,13 @@ TEST(SolveTest, EqualsBruteForceWithEachTechniqueOff) {
       &SolveOptions::use_contraction,     &SolveOptions::use_separable_edges,
       &SolveOptions::use_parallel_edges,  &SolveOptions::use_dominance,
       &SolveOptions::use_positions,       &SolveOptions::use_recombination,
-      &SolveOptions::use_reduced_costs,   &SolveOptions::use_sharing};
+      &SolveOptions::use_reduced_costs,   &SolveOptions::use_sharing,
+      &SolveOptions::use_neighbourhoods,  &SolveOptions::use_labels};
   for (const auto member : switches) {
     SolveOptions options = exact();
     options.*member = false;
     for (std::uint64_t seed = 0; seed < 250; ++seed) {
-      expect_as_brute_force(random_problem(seed), options, seed);
+      expect_as_brute_force(random_problem_with_forbidden(seed), options, seed);
       if (testing::Test::HasFatalFailure()) return;
     }
   }
@@ -72,8 +73,9 @@ TEST(SolveTest, EqualsBruteForceWithEverythingOff) {
   options.use_parallel_edges = options.use_dominance = false;
   options.use_positions = options.use_recombination = false;
   options.use_reduced_costs = options.use_sharing = false;
+  options.use_neighbourhoods = options.use_labels = false;
   for (std::uint64_t seed = 0; seed < 500; ++seed) {
-    expect_as_brute_force(random_problem(seed), options, seed);
+    expect_as_brute_force(random_problem_with_forbidden(seed), options, seed);
     if (testing::Test::HasFatalFailure()) return;
   }
 }
@@ -83,14 +85,14 @@ TEST(SolveTest, EqualsBruteForceWithDualAscent) {
   SolveOptions options = exact();
   options.table_cells = 2;
   for (std::uint64_t seed = 0; seed < 1000; ++seed) {
-    expect_as_brute_force(random_problem(seed), options, seed);
+    expect_as_brute_force(random_problem_with_forbidden(seed), options, seed);
     if (testing::Test::HasFatalFailure()) return;
   }
 }
 
 TEST(SolveTest, SmallestLimitEqualsBruteForce) {
   for (std::uint64_t seed = 0; seed < 1000; ++seed) {
-    const ChoiceProblem problem = random_problem(seed);
+    const ChoiceProblem problem = random_problem_with_forbidden(seed);
     const BruteForceAnswer truth = brute_force(problem);
     const Answer answer = smallest_limit(problem, exact());
     if (!truth.smallest_limit) {
@@ -107,7 +109,7 @@ TEST(SolveTest, AnswersWithinTheGapAreCalledOptimal) {
   SolveOptions options;
   options.gap = 0.2;
   for (std::uint64_t seed = 0; seed < 300; ++seed) {
-    const ChoiceProblem problem = random_problem(seed);
+    const ChoiceProblem problem = random_problem_with_forbidden(seed);
     const BruteForceAnswer truth = brute_force(problem);
     if (!truth.feasible) continue;
     const Answer answer = solve(problem, options);
