@@ -386,16 +386,14 @@ TEST_F(DualAscentTest, MessagesCanBeKeptAndForgotten) {
   DualAscent ascent(problem, 1, &budget_);
   DualAscent::Effort one;
   one.sweeps = 1;
-  DualAscent::Effort none;
-  none.sweeps = 0;  // only adds up
   const std::int64_t first = ascent.raise(costs, one);
   const std::int64_t high = ascent.raise(costs, {});
   ASSERT_GT(high, first);
   const DualAscent::Messages kept = ascent.messages();
-  ascent.forget_messages();
+  ascent.set_messages(DualAscent::Messages(kept.size(), 0.0));
   EXPECT_EQ(ascent.raise(costs, one), first);
   ascent.set_messages(kept);
-  EXPECT_EQ(ascent.raise(costs, none), high);
+  EXPECT_GE(ascent.raise(costs, one), high);
 }
 
 TEST_F(DualAscentTest, NoNodesAndNoEdges) {

@@ -107,7 +107,7 @@ TEST(LabelSearchTest, EqualsBruteForce) {
     SCOPED_TRACE(seed);
     const RandomTask random(seed, static_cast<std::int32_t>(seed % 5));
     Budget budget(options);
-    Elimination elimination(random.problem, 1, options.table_cells);
+    Elimination elimination(random.problem, 1, {.cells = options.table_cells});
     std::vector<std::int32_t> choice;
     const std::int64_t least =
         elimination.minimise(random.priced, &choice, &budget);
@@ -144,7 +144,7 @@ TEST(LabelSearchTest, TooFewLabelsAreNoAnswer) {
     SCOPED_TRACE(seed);
     RandomTask random(seed, 2);
     Budget budget(options);
-    Elimination elimination(random.problem, 1, options.table_cells);
+    Elimination elimination(random.problem, 1, {.cells = options.table_cells});
     std::vector<std::int32_t> choice;
     if (elimination.minimise(random.priced, &choice, &budget) >= kForbidden) {
       continue;
@@ -172,7 +172,7 @@ TEST(LabelSearchTest, ASpentBudgetIsNoAnswer) {
   const SolveOptions options;
   Budget budget(options);
   const RandomTask random(6, 2);
-  Elimination elimination(random.problem, 1, options.table_cells);
+  Elimination elimination(random.problem, 1, {.cells = options.table_cells});
   std::vector<std::int32_t> choice;
   ASSERT_LT(elimination.minimise(random.priced, &choice, &budget), kForbidden);
   SolveOptions few;
