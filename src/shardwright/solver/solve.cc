@@ -52,6 +52,8 @@ constexpr std::int64_t kFirstSlice = 64;
 // How closely an infeasible problem's smallest feasible limit is looked for.
 constexpr double kGapOfExplanation = 0.01;
 constexpr std::int64_t kNodesOfExplanation = 40;
+// A choice that may be this part above the least possible is a poor one.
+constexpr double kPoorGap = 0.05;
 // Rounds of "forbid by bounds, presolve again" before branching.
 constexpr int kMostReductions = 5;
 constexpr int kSweepsOfBounds = 2000;
@@ -252,6 +254,13 @@ class CoreSolver {
     result->finished = is_closed(result->bound, *primal, limits);
   }
 
+  void improve_choice(const ChoiceProblem& core, Primal* primal) {
+    if (budget_->spent()) return;
+    if (improve(core, Goal::kCost, primal, budget_)) {
+      note(techniques_, "neighbourhoods");
+    }
+  }
+
   // From the cheap to the dear: choices whose own bound is too high go, and
   // what is left is solved anew; labels; neighbourhoods; branching, in slices,
   // because a better choice lets bounds forbid more.
@@ -261,6 +270,13 @@ class CoreSolver {
     std::int64_t reduced_for = kInfinite;
     std::int64_t labels = kFirstLabels;
     std::int64_t improved_for = kInfinite;
+    // Bounds forbid little beside a poor choice, and a smaller problem would
+    // start without it.
+    if (double(primal->value()) - double(result.bound) >
+        kPoorGap * std::abs(double(primal->value()) + double(limits.offset))) {
+      improve_choice(core, primal);
+      improved_for = primal->value();
+    }
     for (std::int64_t slice = kFirstSlice;;) {
       if (budget_->options().use_reduced_costs && depth < kMostReductions &&
           primal->value() < reduced_for) {
@@ -277,9 +293,7 @@ class CoreSolver {
       }
       if (primal->value() < improved_for) {
         improved_for = primal->value();
-        if (improve(core, Goal::kCost, primal, budget_)) {
-          note(techniques_, "neighbourhoods");
-        }
+        improve_choice(core, primal);
         if (is_closed(result.bound, *primal, limits)) break;
         if (primal->value() < improved_for) continue;
       }
