@@ -4,16 +4,12 @@
 
 #include "shardwright/solver/evaluate.h"
 #include "shardwright/solver/explain_memory.h"
+#include "shardwright/solver/problem_json.h"
 
 namespace shardwright::solver {
 namespace {
 
 constexpr std::int64_t kNearPeak = 1000;  // one in so many below the peak
-
-Json finite(std::int64_t number) {
-  return number >= kInfinite || number <= -kInfinite ? Json(nullptr)
-                                                     : Json(number);
-}
 
 Json prices_json(const Answer& answer) {
   Json prices = Json::array();
@@ -58,7 +54,7 @@ Json answer_to_json(const ChoiceProblem& problem, const Answer& answer) {
                {"ticks", answer.ticks}};
   if (answer.cost < kInfinite) {
     json["cost"] = answer.cost;
-    json["bound"] = finite(answer.bound);
+    json["bound"] = finite_or_null(answer.bound);
     json["gap"] = answer.gap();
     json["peak"] = answer.peak;
     json["choice"] = answer.choice;
@@ -66,8 +62,8 @@ Json answer_to_json(const ChoiceProblem& problem, const Answer& answer) {
     json["profile"] = profile_json(problem, answer);
   }
   if (answer.status == Status::kInfeasible) {
-    json["smallest_limit"] = finite(answer.smallest_limit);
-    json["smallest_limit_bound"] = finite(answer.smallest_limit_bound);
+    json["smallest_limit"] = finite_or_null(answer.smallest_limit);
+    json["smallest_limit_bound"] = finite_or_null(answer.smallest_limit_bound);
     if (answer.smallest_limit_bound < kInfinite) {
       json["binding_position"] = answer.binding_position;
       json["alive"] = alive_json(problem, answer.binding_position);

@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <limits>
 
+#include "shardwright/solver/problem_json.h"
+
 namespace shardwright::solver {
 namespace {
 
@@ -121,17 +123,14 @@ Result<SolutionCheck> check_solution(const ChoiceProblem& problem,
 }
 
 Json check_to_json(const ChoiceProblem& problem, const SolutionCheck& check) {
-  const auto cost_json = [](std::int64_t cost) {
-    return cost >= kInfinite ? Json(nullptr) : Json(cost);
-  };
   Json claims = Json::array();
   for (const Claim& claim : check.claims) {
     claims.push_back({{"name", claim.name},
                       {"claimed", claim.claimed},
-                      {"counted", cost_json(claim.counted)},
+                      {"counted", finite_or_null(claim.counted)},
                       {"holds", claim.holds}});
   }
-  return {{"cost", cost_json(check.value.cost)},
+  return {{"cost", finite_or_null(check.value.cost)},
           {"peak", check.value.peak},
           {"peak_position", check.value.peak_position},
           {"limit", problem.limit ? Json(*problem.limit) : Json(nullptr)},

@@ -147,6 +147,14 @@ std::vector<std::int32_t> number_equal(
 
 }  // namespace
 
+std::int64_t bytes_at(const Choice& choice, std::int32_t position) {
+  std::int64_t bytes = 0;
+  for (const MemoryInterval& item : choice.intervals) {
+    if (item.lo <= position && position < item.hi) bytes += item.bytes;
+  }
+  return bytes;
+}
+
 std::shared_ptr<const EdgeTable> make_edge_table(
     std::int32_t num_rows, std::int32_t num_cols,
     const std::vector<std::int64_t>& matrix) {

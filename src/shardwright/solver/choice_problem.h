@@ -47,6 +47,9 @@ struct Choice {
   std::vector<MemoryInterval> intervals;
 };
 
+// Bytes that the choice has alive at the position.
+std::int64_t bytes_at(const Choice& choice, std::int32_t position);
+
 struct Node {
   std::string name;
   std::vector<Choice> choices;

@@ -4,6 +4,7 @@
 #include <chrono>
 
 #include "shardwright/base/check.h"
+#include "shardwright/solver/problem_json.h"
 
 namespace shardwright::solver {
 namespace {
@@ -134,7 +135,7 @@ Curve cost_curve(const ChoiceProblem& problem, const CurveOptions& options) {
     }
     if (!curve.points.empty()) {
       pass_cost_to_free(options.solve, curve.points.back(), &free);
-    };
+    }
   }
   curve.points.push_back(std::move(free));
   pass_bounds_down(options.solve, &curve.points);
@@ -142,10 +143,6 @@ Curve cost_curve(const ChoiceProblem& problem, const CurveOptions& options) {
 }
 
 Json curve_to_json(const Curve& curve) {
-  const auto finite = [](std::int64_t number) {
-    return number >= kInfinite || number <= -kInfinite ? Json(nullptr)
-                                                       : Json(number);
-  };
   Json points = Json::array();
   for (const CurvePoint& point : curve.points) {
     const Answer& answer = point.answer;
@@ -153,15 +150,15 @@ Json curve_to_json(const Curve& curve) {
     points.push_back(
         {{"limit", point.limit ? Json(*point.limit) : Json(nullptr)},
          {"status", to_string(answer.status)},
-         {"cost", finite(answer.cost)},
-         {"bound", finite(answer.bound)},
+         {"cost", finite_or_null(answer.cost)},
+         {"bound", finite_or_null(answer.bound)},
          {"gap", found ? Json(answer.gap()) : Json(nullptr)},
          {"peak", found ? Json(answer.peak) : Json(nullptr)},
          {"seconds", point.seconds},
          {"choice", answer.choice}});
   }
   const bool looked = curve.smallest.smallest_limit < kInfinite;
-  return {{"smallest_limit", finite(curve.smallest.smallest_limit)},
+  return {{"smallest_limit", finite_or_null(curve.smallest.smallest_limit)},
           {"smallest_limit_bound",
            looked ? Json(curve.smallest.smallest_limit_bound) : Json(nullptr)},
           {"points", std::move(points)}};

@@ -5,14 +5,6 @@
 namespace shardwright::solver {
 namespace {
 
-std::int64_t bytes_at(const Choice& choice, std::int32_t position) {
-  std::int64_t bytes = 0;
-  for (const MemoryInterval& item : choice.intervals) {
-    if (item.lo <= position && position < item.hi) bytes += item.bytes;
-  }
-  return bytes;
-}
-
 // 0 when no choice is allowed.
 std::int64_t least_bytes_at(const Node& node, std::int32_t position) {
   std::int64_t least = kInfinite;

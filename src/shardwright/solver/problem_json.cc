@@ -21,10 +21,6 @@ Result<std::int64_t> cost_of(const Json& value, const std::string& where) {
   return std::min(kInfinite, value.get<std::int64_t>());
 }
 
-Json cost_to_json(std::int64_t cost) {
-  return cost >= kInfinite ? Json(nullptr) : Json(cost);
-}
-
 Result<Choice> read_choice(const Json& json, const std::string& where) {
   Choice choice;
   if (!json.is_object() || !json.contains("cost")) {
@@ -166,7 +162,7 @@ Json edge_to_json(const Edge& edge) {
     for (std::int32_t c = 0; c < table.num_col_classes; ++c) {
       const std::int64_t cost =
           table.cost[static_cast<std::size_t>(r) * table.num_col_classes + c];
-      line.push_back(cost_to_json(cost));
+      line.push_back(finite_or_null(cost));
     }
     costs.push_back(std::move(line));
   }
@@ -178,6 +174,11 @@ Json edge_to_json(const Edge& edge) {
 
 }  // namespace
 
+Json finite_or_null(std::int64_t number) {
+  return number >= kInfinite || number <= -kInfinite ? Json(nullptr)
+                                                     : Json(number);
+}
+
 Json problem_to_json(const ChoiceProblem& problem) {
   Json nodes = Json::array();
   for (const Node& node : problem.nodes) {
@@ -187,7 +188,7 @@ Json problem_to_json(const ChoiceProblem& problem) {
       for (const MemoryInterval& item : choice.intervals) {
         intervals.push_back(Json::array({item.lo, item.hi, item.bytes}));
       }
-      choices.push_back(Json{{"cost", cost_to_json(choice.cost)},
+      choices.push_back(Json{{"cost", finite_or_null(choice.cost)},
                              {"intervals", std::move(intervals)}});
     }
     nodes.push_back(Json{{"name", node.name}, {"choices", std::move(choices)}});

@@ -20,6 +20,9 @@
 
 namespace shardwright::solver {
 
+// The number, or null for what is infinite or not known (either sign).
+Json finite_or_null(std::int64_t number);
+
 Json problem_to_json(const ChoiceProblem& problem);
 
 // Errors: kParseError naming the place; what validate() refuses.

@@ -86,16 +86,6 @@ double total_cost_size(const ChoiceProblem& problem) {
   return sum;
 }
 
-std::int64_t bytes_at(const Choice& choice, std::int32_t position) {
-  std::int64_t sum = 0;
-  for (const MemoryInterval& interval : choice.intervals) {
-    if (interval.lo <= position && position < interval.hi) {
-      sum += interval.bytes;
-    }
-  }
-  return sum;
-}
-
 // splitmix64: a fixed, seedable hash for the tie-breaking noise.
 std::uint64_t mix(std::uint64_t x) {
   x += 0x9e3779b97f4a7c15ULL;

@@ -5,25 +5,30 @@
 namespace shardwright::solver::internal {
 namespace {
 
-Split split_by_weight(const FlatIndex& index, const Allowed& allowed,
-                      std::int32_t node, const std::vector<double>& weight,
-                      double at) {
+// The allowed choices of a node, parted by a predicate.
+template <class GoesLeft>
+Split part(const FlatIndex& index, const Allowed& allowed, std::int32_t node,
+           GoesLeft goes_left) {
   Split split;
   split.node = node;
   for (std::int32_t f = index.first[node]; f < index.first[node + 1]; ++f) {
-    if (allowed[f]) (weight[f] <= at ? split.left : split.right).push_back(f);
+    if (allowed[f]) (goes_left(f) ? split.left : split.right).push_back(f);
   }
   return split;
 }
 
 Split split_off(const FlatIndex& index, const Allowed& allowed,
                 std::int32_t node, std::int32_t flat) {
-  Split split;
-  split.node = node;
+  return part(index, allowed, node, [&](std::int32_t f) { return f == flat; });
+}
+
+bool has_choice_left(const FlatIndex& index, const Allowed& allowed,
+                     std::int32_t node) {
+  std::int32_t count = 0;
   for (std::int32_t f = index.first[node]; f < index.first[node + 1]; ++f) {
-    if (allowed[f]) (f == flat ? split.left : split.right).push_back(f);
+    count += allowed[f];
   }
-  return split;
+  return count > 1;
 }
 
 // The parts of the mixture by flat choice of the node; empty when the node has
@@ -33,14 +38,10 @@ std::map<std::int32_t, double> parts_of(
     const std::vector<Relaxation::Weighted>& mixture, const Allowed& allowed,
     std::int32_t node) {
   const FlatIndex& index = relaxation.index();
-  std::int32_t count = 0;
-  for (std::int32_t f = index.first[node]; f < index.first[node + 1]; ++f) {
-    count += allowed[f];
-  }
   std::map<std::int32_t, double> out;
-  if (count < 2) return out;
-  for (const auto& part : mixture) {
-    out[index.first[node] + relaxation.plan(part.plan)[node]] += part.weight;
+  if (!has_choice_left(index, allowed, node)) return out;
+  for (const auto& [plan, share] : mixture) {
+    out[index.first[node] + relaxation.plan(plan)[node]] += share;
   }
   return out;
 }
@@ -61,9 +62,9 @@ Split split_by_memory(const Relaxation& relaxation,
     if (share.size() < 2) continue;
     double mean = 0;
     double square = 0;
-    for (const auto& [flat, part] : share) {
-      mean += part * weight[flat];
-      square += part * weight[flat] * weight[flat];
+    for (const auto& [flat, size] : share) {
+      mean += size * weight[flat];
+      square += size * weight[flat] * weight[flat];
     }
     const double variance = square - mean * mean;
     if (variance > best_variance * (1 + 1e-9) && variance > 1e-12 * square) {
@@ -73,7 +74,8 @@ Split split_by_memory(const Relaxation& relaxation,
     }
   }
   if (best < 0) return {};
-  Split split = split_by_weight(index, allowed, best, weight, best_mean);
+  Split split = part(index, allowed, best,
+                     [&](std::int32_t f) { return weight[f] <= best_mean; });
   if (split.left.empty() || split.right.empty()) return {};
   return split;
 }
@@ -88,11 +90,11 @@ Split split_anywhere(const Relaxation& relaxation,
   std::int32_t any = -1;
   for (std::int32_t i = 0; i < index.num_nodes(); ++i) {
     const auto share = parts_of(relaxation, mixture, allowed, i);
+    if (any < 0 && has_choice_left(index, allowed, i)) any = i;
     if (share.empty()) continue;
-    if (any < 0) any = i;
     std::int32_t largest = share.begin()->first;
-    for (const auto& [flat, part] : share) {
-      if (part > share.at(largest)) largest = flat;
+    for (const auto& [flat, size] : share) {
+      if (size > share.at(largest)) largest = flat;
     }
     const double even = 1 - share.at(largest);
     if (share.size() < 2 || even <= most_even || !allowed[largest]) continue;
@@ -101,13 +103,6 @@ Split split_anywhere(const Relaxation& relaxation,
     most_even = even;
   }
   if (mixed >= 0) return split_off(index, allowed, mixed, mixed_flat);
-  for (std::int32_t i = 0; any < 0 && i < index.num_nodes(); ++i) {
-    std::int32_t count = 0;
-    for (std::int32_t f = index.first[i]; f < index.first[i + 1]; ++f) {
-      count += allowed[f];
-    }
-    if (count > 1) any = i;
-  }
   if (any < 0) return {};
   std::int32_t flat = index.first[any];
   while (!allowed[flat]) ++flat;
